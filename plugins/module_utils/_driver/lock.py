@@ -1,0 +1,183 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""The node's lock: one change at a time, and whoever waits learns who holds it."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import signal
+import time
+
+DEFAULT_PATH = "/run/gpufleet.lock"
+POLL_S = 0.5
+
+
+class LockTimeout(Exception):
+    """The lock was not free before the deadline. ``holder`` is what is known of who has it."""
+
+    def __init__(self, path, timeout_s, holder):
+        self.path = path
+        self.timeout_s = timeout_s
+        self.holder = holder
+        super().__init__(describe(path, timeout_s, holder))
+
+
+class NodeLock:
+    """``with NodeLock(owner={...}, timeout_s=600) as lock:`` holds the node.
+
+    The lock is a flock on a file that is never removed. It is freed when the last process that has it open ends: hand
+    ``lock.fd`` to commands (``Runner(pass_fds=[lock.fd])``), so that a module that is killed leaves the lock with the
+    command that is still running.
+    """
+
+    def __init__(self, path=DEFAULT_PATH, owner=None, timeout_s=0):
+        self.path = path
+        self.owner = dict(owner or {})
+        self.timeout_s = timeout_s
+        self.fd = None
+        self.waited_s = 0.0
+
+    def acquire(self):
+        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        started = time.monotonic()
+        deadline = started + self.timeout_s
+        try:
+            while not try_flock(fd):
+                if time.monotonic() >= deadline:
+                    raise LockTimeout(self.path, self.timeout_s, read_holder(self.path))
+                time.sleep(min(POLL_S, max(0.01, deadline - time.monotonic())))
+        except BaseException:
+            os.close(fd)
+            raise
+        self.waited_s = round(time.monotonic() - started, 3)
+        self.fd = fd
+        self._write(dict(self.owner, pid=os.getpid(), started=time.time()))
+        return self
+
+    def release(self):
+        if self.fd is None:
+            return
+        self._write(None)
+        fcntl.flock(self.fd, fcntl.LOCK_UN)
+        os.close(self.fd)
+        self.fd = None
+
+    def update(self, **fields):
+        """Say more about what the holder is doing (a step, for whoever waits)."""
+        self.owner.update(fields)
+        current = read_json(self.path)
+        self._write(dict(current, **fields))
+
+    def _write(self, content):
+        data = b"" if content is None else json.dumps(content, sort_keys=True).encode("utf-8") + b"\n"
+        os.ftruncate(self.fd, 0)
+        os.pwrite(self.fd, data, 0)
+
+    def __enter__(self):
+        return self.acquire()
+
+    def __exit__(self, exc_type, exc, tb):
+        self.release()
+
+
+def try_flock(fd):
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as exc:
+        if exc.errno in (errno.EAGAIN, errno.EACCES, errno.EINTR):
+            return False
+        raise
+    return True
+
+
+def is_held(path=DEFAULT_PATH):
+    """True or False; None when the file cannot be opened."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    try:
+        if not try_flock(fd):
+            return True
+        fcntl.flock(fd, fcntl.LOCK_UN)
+        return False
+    finally:
+        os.close(fd)
+
+
+def read_json(path):
+    try:
+        with open(path, encoding="utf-8") as handle:
+            content = json.load(handle)
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def read_holder(path, proc="/proc"):
+    """What the lock file says of its holder, whether that process lives, and which processes have the file open."""
+    holder = read_json(path)
+    pid = holder.get("pid")
+    holder["pid_alive"] = isinstance(pid, int) and os.path.exists(os.path.join(proc, str(pid)))
+    started = holder.get("started")
+    holder["age_s"] = round(max(0.0, time.time() - started), 1) if isinstance(started, (int, float)) else None
+    holder["processes"] = openers(path, proc)
+    return holder
+
+
+def openers(path, proc="/proc"):
+    """Processes that have the lock file open, this one left out: the holder, and what it started."""
+    found = []
+    real = os.path.realpath(path)
+    for pid in sorted((int(name) for name in os.listdir(proc) if name.isdigit()) if os.path.isdir(proc) else []):
+        if pid == os.getpid():
+            continue
+        try:
+            links = [os.readlink(os.path.join(proc, str(pid), "fd", fd)) for fd in os.listdir(os.path.join(proc, str(pid), "fd"))]
+        except OSError:
+            continue  # the process ended, or it is another user's
+        if real in links:
+            found.append({"pid": pid, "comm": read_comm(proc, pid)})
+    return found
+
+
+def read_comm(proc, pid):
+    try:
+        with open(os.path.join(proc, str(pid), "comm"), encoding="utf-8") as handle:
+            return handle.read().strip()
+    except OSError:
+        return None
+
+
+def describe(path, timeout_s, holder):
+    """One paragraph for an operator: who holds the node, since when, and what to do."""
+    pid = holder.get("pid")
+    who = "process %s" % pid if pid else "an unnamed process"
+    details = ["%s %s" % (key, holder[key]) for key in ("module", "step", "rollout_id") if holder.get(key)]
+    if holder.get("age_s") is not None:
+        details.append("for %d s" % holder["age_s"])
+    others = ["%s (%s)" % (item["pid"], item["comm"]) for item in holder.get("processes", []) if item["pid"] != pid]
+    life = ""
+    if pid and not holder.get("pid_alive"):
+        life = " That process is gone, but what it started still runs."
+    if others:
+        life += " Processes that have the lock open: %s." % ", ".join(others)
+    return (
+        "The node is locked: %s is held by %s%s.%s It was not free after %s s, and nothing was started. "
+        "Next step: wait until that work ends and run again, or look at the process on the node; it must not be run twice at a time."
+        % (path, who, " (%s)" % ", ".join(details) if details else "", life, timeout_s)
+    )
+
+
+def ignore_hangup():
+    """A change goes on when the controller or its connection is lost: its end is read by the next run."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Print the path of a ready virtual environment, making it first when it is not there.
 #
-#   tests/tools/venv.sh NAME              main core218 newest py38 pynewest
+#   tests/tools/venv.sh NAME              main core218 newest py38 pynewest clients
 #   tests/tools/venv.sh --interpreter NAME   print the interpreter NAME would use; exit 3 when this machine has none
+#   tests/tools/venv.sh --interpreters       print every interpreter that works here, one "MINOR PATH" a line for 3.MINOR
 #
 # Environments live in $GPUFLEET_CACHE/venv/NAME-DIGEST, where the digest covers the requirements and the interpreter, so a
 # change of either makes a new one and a second checkout shares the first one's. Two callers at once wait for each other.
@@ -15,18 +16,6 @@ die() {
     echo "venv: $1" >&2
     exit "${2:-1}"
 }
-
-only_interpreter=false
-if [ "${1:-}" = --interpreter ]; then
-    only_interpreter=true
-    shift
-fi
-name=${1:-}
-requirements=$here/requirements/$name.txt
-if [ -z "$name" ] || [ ! -f "$requirements" ]; then
-    known=$(cd "$here/requirements" && printf '%s ' *.txt)
-    die "unknown environment '$name'; known: ${known//.txt/}" 2
-fi
 
 # Every CPython this machine offers, one "MINOR PATH" a line for 3.MINOR: PATH first, then the system's, then pyenv's.
 interpreters() {
@@ -59,8 +48,24 @@ pick() {
         END { print path }'
 }
 
+if [ "${1:-}" = --interpreters ]; then
+    interpreters
+    exit 0
+fi
+only_interpreter=false
+if [ "${1:-}" = --interpreter ]; then
+    only_interpreter=true
+    shift
+fi
+name=${1:-}
+requirements=$here/requirements/$name.txt
+if [ -z "$name" ] || [ ! -f "$requirements" ]; then
+    known=$(cd "$here/requirements" && printf '%s ' *.txt)
+    die "unknown environment '$name'; known: ${known//.txt/}" 2
+fi
+
 case $name in
-    main | core218) interpreter=$(pick 11 13 first) wants="Python 3.11 to 3.13" ;;
+    main | core218 | clients) interpreter=$(pick 11 13 first) wants="Python 3.11 to 3.13" ;;
     newest) interpreter=$(pick 11 14 newest) wants="Python 3.11 to 3.14" ;;
     py38) interpreter=$(pick 8 8 first) wants="Python 3.8" ;;
     pynewest) interpreter=$(pick 9 99 newest) wants="Python 3.9 or newer" ;;

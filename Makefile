@@ -1,0 +1,68 @@
+# The checkout's commands. `make help` lists them; CONTRIBUTING.md says what each is for.
+
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+LAB := $(PYTHON) -m tests.lab
+TESTS := $(PYTHON) -m tests.tools.run_tests
+
+.PHONY: help
+help: ## show this list
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## install the Debian packages that are missing here, and the collection's import path (the others do it by themselves)
+	@tests/tools/setup.sh
+	@tests/tools/collections.sh > /dev/null
+
+.PHONY: demo
+demo: setup ## roll 4 simulated nodes from one real driver to another, one of them with a fault; ends with a table
+	@$(LAB) demo
+
+.PHONY: test
+test: setup ## everything: lint, unit, sanity, molecule on the lab
+	@$(TESTS)
+
+.PHONY: lint
+lint: setup ## ansible-lint, yamllint, ruff, changelog, documentation
+	@$(TESTS) lint
+
+.PHONY: unit
+unit: setup ## unit tests: ansible-core 2.18, 2.19 and the newest; node-side code on the oldest and newest Python too
+	@$(TESTS) unit
+
+.PHONY: sanity
+sanity: setup ## ansible-test sanity, on two ansible-core versions
+	@$(TESTS) sanity
+
+.PHONY: molecule
+molecule: setup ## the scenarios on the lab alone
+	@$(TESTS) molecule
+
+.PHONY: rehearse
+rehearse: setup ## run your own playbook on the lab: INVENTORY=path PLAYBOOK=path [ARGS="-e ..."]
+	@test -n "$(INVENTORY)" -a -n "$(PLAYBOOK)" || { echo "usage: make rehearse INVENTORY=path PLAYBOOK=path [ARGS=\"-e ...\"]" >&2; exit 2; }
+	@$(LAB) rehearse --inventory "$(INVENTORY)" --playbook "$(PLAYBOOK)" -- $(ARGS)
+
+.PHONY: lab-up
+lab-up: setup ## start the lab's machines and leave them running
+	@$(LAB) up
+
+.PHONY: lab-down
+lab-down: ## stop the lab; leaves no process, mount, bridge or firewall rule
+	@$(LAB) down
+
+.PHONY: build
+build: setup ## build the collection's tarball in .lab/build
+	@venv=$$(tests/tools/venv.sh main) && "$$venv/bin/ansible-galaxy" collection build --force --output-path .lab/build
+
+.PHONY: docs
+docs: setup ## write the generated documentation again: roles/*/README.md and docs/modules/*.md
+	@venv=$$(tests/tools/venv.sh main) && "$$venv/bin/python" -m tests.tools.docs
+
+.PHONY: clean
+clean: lab-down ## stop the lab and remove what runs left in the checkout; the cache outside it stays
+	@rm -rf .lab .ansible tests/output .pytest_cache .hypothesis .ruff_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,101 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a stage came to, from its exit status and its output, and how that is shown. Nothing here runs anything."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing as t
+
+PASSED, FAILED, NOT_RUN = "passed", "failed", "not run"
+MARKS = {PASSED: "ok  ", FAILED: "FAIL", NOT_RUN: "----"}
+
+# pytest closes with "==== 3 passed, 1 skipped in 0.12s ====", with -q with the same words alone.
+CLOSING = re.compile(r"^=*\s*((?:\d+ [a-z]+(?:, )?)+) in \d+(?:\.\d+)?s(?: \([0-9:, a-z]+\))?\s*=*$")
+COUNT = re.compile(r"(\d+) ([a-z]+)")
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@dataclasses.dataclass
+class Outcome:
+    """One stage, ended."""
+
+    name: str
+    verdict: str
+    seconds: float
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    reason: str = ""
+
+    @property
+    def mark(self) -> str:
+        """The verdict in four letters."""
+        return MARKS[self.verdict]
+
+    @property
+    def note(self) -> str:
+        """The numbers or the reason, for one line of progress."""
+        if self.reason:
+            return self.reason
+        counts = "{0} passed, {1} failed".format(self.passed, self.failed)
+        return counts + (", {0} skipped".format(self.skipped) if self.skipped else "")
+
+
+def pytest_counts(output: str) -> t.Optional[t.Dict[str, int]]:
+    """The sum of what every pytest run in `output` closed with; None when none closed."""
+    totals: t.Dict[str, int] = {}
+    seen = False
+    for line in output.splitlines():
+        closing = CLOSING.match(COLOUR.sub("", line).strip())
+        if closing is None:
+            continue
+        seen = True
+        for number, word in COUNT.findall(closing.group(1)):
+            totals[word] = totals.get(word, 0) + int(number)
+    return totals if seen else None
+
+
+def judge(name: str, returncode: int, output: str, seconds: float) -> Outcome:
+    """Turn an exit status and an output into an outcome. The worse of the two counts."""
+    counts = pytest_counts(output) or {}
+    passed = counts.get("passed", 0) + counts.get("xfailed", 0)
+    failed = counts.get("failed", 0) + counts.get("error", 0) + counts.get("errors", 0) + counts.get("xpassed", 0)
+    skipped = counts.get("skipped", 0)
+    if returncode == 0 and failed == 0:
+        # A stage without pytest in it is one check, and so is the rest of one that has it.
+        return Outcome(name, PASSED, seconds, passed=passed or 1, skipped=skipped)
+    reason = ""
+    if failed == 0:
+        failed = 1
+        reason = "ended by signal {0}".format(-returncode) if returncode < 0 else "exit status {0}".format(returncode)
+    elif returncode == 0:
+        reason = "{0} tests failed and the exit status was 0".format(failed)
+    return Outcome(name, FAILED, seconds, passed=passed, failed=failed, skipped=skipped, reason=reason)
+
+
+def table(outcomes: t.Sequence[Outcome], wall_s: float) -> str:
+    """Every stage with its time, the whole with its own."""
+    width = max([len(outcome.name) for outcome in outcomes] + [len("stage")])
+    rows = ["{0:{1}}  {2:>7}  {3}".format("stage", width, "seconds", "result")]
+    rows.extend("{0:{1}}  {2:7.0f}  {3} {4}".format(one.name, width, one.seconds, one.mark, one.note) for one in outcomes)
+    rows.append("{0:{1}}  {2:7.0f}  wall time, {3} min {4:02d} s".format("all", width, wall_s, int(wall_s) // 60, int(wall_s) % 60))
+    return "\n".join(rows)
+
+
+def total_line(outcomes: t.Iterable[Outcome]) -> str:
+    """The plain line at the very end."""
+    passed = failed = skipped = not_run = 0
+    for one in outcomes:
+        passed += one.passed
+        failed += one.failed
+        skipped += one.skipped
+        not_run += one.verdict == NOT_RUN
+    line = "{0} passed, {1} failed".format(passed, failed)
+    if skipped:
+        line += ", {0} skipped".format(skipped)
+    if not_run:
+        line += ", {0} stages not run".format(not_run)
+    return line

@@ -1,0 +1,231 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Run the checkout's tests, stage beside stage, and say at the end what took how long.
+
+python3 -m tests.tools.run_tests [--jobs N] [--list] [GROUP|STAGE ...]
+
+Groups: lint, unit, sanity, molecule; none named means all of them. Driver builds, which take longest, start first and at the
+lowest priority, when molecule is among what was asked for. The output of every stage is kept in .lab/logs/test/.
+The exit status is 0 only when every stage ran and passed. With CI=true in the environment a stage that this machine cannot
+run (an interpreter is missing) is a failure; without it the stage is named, loudly, as not run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+import typing as t
+
+from tests.tools import stages as catalogue
+from tests.tools.common import ROOT
+from tests.tools.outcome import FAILED, NOT_RUN, PASSED, Outcome, judge, table, total_line
+
+LOGS = ROOT / ".lab" / "logs" / "test"
+GRACE_S = 45.0  # what a stage gets to clean up after itself before it is killed
+TAIL_LINES = 80
+
+
+class Interrupted(Exception):
+    """Somebody wants the run to end."""
+
+
+@dataclasses.dataclass
+class Running:
+    """A stage in progress."""
+
+    stage: catalogue.Stage
+    process: subprocess.Popen
+    log: pathlib.Path
+    started: float
+
+
+def say(text: str) -> None:
+    """One line of progress, at once."""
+    print(text, flush=True)
+
+
+def start(stage: catalogue.Stage) -> Running:
+    """Start a stage in a session of its own, so that all of it can be stopped."""
+    LOGS.mkdir(parents=True, exist_ok=True)
+    log = LOGS / (stage.name + ".log")
+    with open(str(log), "wb") as sink:
+        process = subprocess.Popen(
+            catalogue.command_line(stage), cwd=str(ROOT), stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    return Running(stage, process, log, time.monotonic())
+
+
+def signal_group(process: subprocess.Popen, number: int) -> None:
+    """Send a signal to everything the stage started in its session."""
+    try:
+        os.killpg(process.pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def stop(running: t.Iterable[Running]) -> None:
+    """End stages: first politely, then not."""
+    alive = [one for one in running if one.process.poll() is None]
+    for one in alive:
+        signal_group(one.process, signal.SIGTERM)
+    deadline = time.monotonic() + GRACE_S
+    for one in alive:
+        try:
+            one.process.wait(timeout=max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            say("    {0}: still there after {1:.0f} s, killed".format(one.stage.name, GRACE_S))
+        # The leader may be gone while what it started is not.
+        signal_group(one.process, signal.SIGKILL)
+        one.process.wait()
+
+
+def finish(one: Running) -> Outcome:
+    """What a stage that ended came to."""
+    return judge(one.stage.name, one.process.returncode, one.log.read_text(encoding="utf-8", errors="replace"), time.monotonic() - one.started)
+
+
+def show_failure(outcome: Outcome) -> None:
+    """The end of a failed stage's output, where the reason is."""
+    log = LOGS / (outcome.name + ".log")
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    say("----- {0}: the last {1} of {2} lines of {3}".format(outcome.name, min(TAIL_LINES, len(lines)), len(lines), log.relative_to(ROOT)))
+    for line in lines[-TAIL_LINES:]:
+        say("    " + line)
+    say("-----")
+
+
+class Scheduler:
+    """Keeps `jobs` stages going; a stage starts when those it is `after` have ended well."""
+
+    def __init__(self, stages: t.Sequence[catalogue.Stage], jobs: int) -> None:
+        self.waiting = list(stages)
+        self.jobs = jobs
+        self.running: t.List[Running] = []
+        self.outcomes: t.List[Outcome] = []
+
+    def _blockers(self, stage: catalogue.Stage) -> t.List[str]:
+        done = {outcome.name for outcome in self.outcomes}
+        known = done | {one.stage.name for one in self.running} | {one.name for one in self.waiting}
+        return [name for name in stage.after if name in known and name not in done]
+
+    def _failed_need(self, stage: catalogue.Stage) -> t.Optional[str]:
+        return next((outcome.name for outcome in self.outcomes if outcome.name in stage.needs and outcome.verdict != PASSED), None)
+
+    def _take(self) -> None:
+        for stage in list(self.waiting):
+            failed = self._failed_need(stage)
+            if failed:
+                self.waiting.remove(stage)
+                self._record(Outcome(stage.name, FAILED, 0.0, failed=1, reason="{0} failed, which it needs".format(failed)))
+                continue
+            foreground = sum(1 for one in self.running if not one.stage.background)
+            if self._blockers(stage) or (not stage.background and foreground >= self.jobs):
+                continue
+            self.waiting.remove(stage)
+            missing = catalogue.missing_interpreter(stage)
+            if missing:
+                self._record(not_run(stage.name, missing))
+                continue
+            say("  > {0}".format(stage.name))
+            self.running.append(start(stage))
+
+    def _record(self, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+        say("  {0} {1}  {2:.0f} s  {3}".format(outcome.mark, outcome.name, outcome.seconds, outcome.note))
+        if outcome.verdict == FAILED and outcome.seconds > 0:
+            show_failure(outcome)
+
+    def run(self, ended: threading.Event) -> t.List[Outcome]:
+        """Run everything; stop all of it and raise when `ended` is set."""
+        try:
+            while self.waiting or self.running:
+                self._take()
+                if ended.wait(0.2):
+                    raise Interrupted
+                for one in [one for one in self.running if one.process.poll() is not None]:
+                    self.running.remove(one)
+                    signal_group(one.process, signal.SIGTERM)  # what it may have left in its session
+                    self._record(finish(one))
+        finally:
+            stop(self.running)
+        return self.outcomes
+
+
+def not_run(name: str, missing: str) -> Outcome:
+    """A stage this machine has no interpreter for: a failure where everything must run, and said aloud anywhere else."""
+    reason = "NOT RUN: no {0} on this machine".format(missing)
+    if os.environ.get("CI", "").lower() in ("1", "true", "yes"):
+        return Outcome(name, FAILED, 0.0, failed=1, reason=reason)
+    return Outcome(name, NOT_RUN, 0.0, reason=reason)
+
+
+def clean_up(stages: t.Sequence[catalogue.Stage]) -> t.List[Outcome]:
+    """Undo what must not be left behind by the stages, however they ended."""
+    outcomes = []
+    for stage in catalogue.clean_up_after(stages):
+        one = start(stage)
+        try:
+            one.process.wait(timeout=300)
+        except subprocess.TimeoutExpired:
+            stop([one])
+        outcome = finish(one)
+        outcomes.append(outcome)
+        say("  {0} {1}  {2:.0f} s  {3}".format(outcome.mark, outcome.name, outcome.seconds, outcome.note))
+        if outcome.verdict == FAILED:
+            show_failure(outcome)
+    return outcomes
+
+
+def main(arguments: t.Sequence[str]) -> int:
+    """Run what was asked for and answer the exit status."""
+    parser = argparse.ArgumentParser(prog="python3 -m tests.tools.run_tests", description=__doc__.splitlines()[0])
+    parser.add_argument("--jobs", type=int, default=max(2, os.cpu_count() or 2), help="stages side by side")
+    parser.add_argument("--list", action="store_true", help="name the stages and end")
+    parser.add_argument("wanted", nargs="*", metavar="GROUP|STAGE")
+    options = parser.parse_args(arguments)
+
+    try:
+        stages = catalogue.choose(catalogue.all_stages(), options.wanted)
+    except catalogue.UnknownStage as problem:
+        parser.error(str(problem))
+    if options.list:
+        for stage in stages:
+            say("{0:10} {1}".format(stage.group, stage.name))
+        return 0
+
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_unused: ended.set())
+
+    began = time.monotonic()
+    interrupted = False
+    scheduler = Scheduler([stage for stage in stages if not stage.clean_up], options.jobs)
+    try:
+        scheduler.run(ended)
+    except Interrupted:
+        interrupted = True
+        say("interrupted: everything that ran was stopped")
+    # The handlers stay: a second Ctrl-C does not leave half of the cleaning undone.
+    outcomes = scheduler.outcomes + clean_up(stages)
+
+    say("")
+    say(table(outcomes, time.monotonic() - began))
+    for outcome in outcomes:
+        if outcome.verdict == NOT_RUN:
+            say("WARNING: {0}: {1}".format(outcome.name, outcome.reason))
+    say(total_line(outcomes))
+    if interrupted:
+        return 130
+    return 1 if any(outcome.verdict == FAILED for outcome in outcomes) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

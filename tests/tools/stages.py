@@ -1,0 +1,136 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What there is to run: the stages of the tests, each with its command, its environment and what it waits for."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import typing as t
+
+from tests.tools.common import MISSING_INTERPRETER, ROOT
+
+GROUPS = ("lint", "unit", "sanity", "molecule")
+SHELL = "/bin/bash"
+
+# Driver builds: each (driver, kernel) once per cache. They take minutes each, so they begin before everything else.
+DRIVER_VERSIONS = ("535.216.03", "535.261.03")
+
+# What runs on nodes imports nothing of Ansible; these tests hold there too. The rest of tests/unit is the controller's.
+NODE_TESTS = ("tests/unit/test_import_path.py", "tests/unit/plugins/module_utils", "tests/unit/sim")
+# Tested once, on the main environment: they look at the project, or at things that no other ansible-core changes.
+ONCE = ("tests/unit/meta", "tests/unit/lab", "tests/unit/sim", "tests/unit/tools")
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """One thing to run."""
+
+    name: str
+    group: str
+    script: str  # for bash; $VENV is the ready environment
+    environment: str = ""  # a name for tests/tools/venv.sh; none for the system's own python3
+    after: t.Tuple[str, ...] = ()  # starts when these ended, in whatever way, or are not part of this run
+    needs: t.Tuple[str, ...] = ()  # does not start when one of these failed
+    background: bool = False  # takes no place among the jobs and runs at the lowest priority
+    clean_up: bool = False  # not a stage of its own: run at the end of any run that had a stage of this group
+
+
+class UnknownStage(Exception):
+    """Somebody asked for a stage or a group there is none of."""
+
+
+def _existing(paths: t.Iterable[str]) -> t.List[str]:
+    return [path for path in paths if (ROOT / path).exists()]
+
+
+def _pytest(arguments: str) -> str:
+    return '"$VENV/bin/python" -m pytest -q --durations=5 -p no:cacheprovider {0}'.format(arguments)
+
+
+def _lint() -> t.List[Stage]:
+    return [
+        Stage("ansible-lint", "lint", 'tests/tools/collections.sh >/dev/null && "$VENV/bin/ansible-lint" --offline --nocolor', "main"),
+        Stage("yamllint", "lint", '"$VENV/bin/yamllint" --strict .', "main"),
+        Stage("ruff", "lint", '"$VENV/bin/ruff" check --no-cache .', "main"),
+        Stage("changelog", "lint", '"$VENV/bin/antsibull-changelog" lint', "main"),
+        Stage("docs", "lint", '"$VENV/bin/python" -m tests.tools.docs --check', "main"),
+    ]
+
+
+def _unit() -> t.List[Stage]:
+    rest = " ".join("--ignore={0}".format(path) for path in ONCE)
+    node = " ".join(_existing(NODE_TESTS))
+    return [
+        Stage("unit-main", "unit", _pytest("tests/unit"), "main"),
+        Stage("unit-core218", "unit", _pytest("tests/unit " + rest), "core218"),
+        Stage("unit-newest", "unit", _pytest("tests/unit " + rest), "newest"),
+        Stage("unit-py38", "unit", _pytest(node), "py38"),
+        Stage("unit-pynewest", "unit", _pytest(node), "pynewest"),
+    ]
+
+
+def _sanity() -> t.List[Stage]:
+    return [Stage("sanity-" + name, "sanity", "python3 -m tests.tools.sanity {0}".format(name), name) for name in ("main", "newest")]
+
+
+def _molecule() -> t.List[Stage]:
+    stages = []
+    if (ROOT / "tests" / "lab" / "__main__.py").exists():
+        stages.append(Stage("drivers", "molecule", "python3 -m tests.lab drivers " + " ".join(DRIVER_VERSIONS), background=True))
+        stages.append(Stage("lab-down", "molecule", "python3 -m tests.lab down", clean_up=True))
+    if (ROOT / "molecule").is_dir():
+        # The other stages come first: they would only make the machines slow, and they fail sooner.
+        before = tuple(stage.name for stage in _lint() + _unit() + _sanity()) + ("drivers",)
+        stages.append(Stage("molecule", "molecule", "tests/tools/molecule.sh", "main", after=before, needs=("drivers",)))
+    return stages
+
+
+def all_stages() -> t.List[Stage]:
+    """Every stage, in the order in which they are started: the long ones early."""
+    order = {"drivers": 0, "sanity": 1, "unit": 2, "lint": 3, "molecule": 4}
+    stages = _molecule() + _sanity() + _unit() + _lint()
+    return sorted(stages, key=lambda stage: order["drivers" if stage.background else stage.group])
+
+
+def choose(stages: t.Sequence[Stage], wanted: t.Sequence[str]) -> t.List[Stage]:
+    """The stages asked for by group or by name; all of them when nothing was asked for."""
+    known = {stage.name for stage in stages} | set(GROUPS)
+    unknown = [word for word in wanted if word not in known]
+    if unknown:
+        raise UnknownStage("no stage or group is called {0}; there are: {1}".format(", ".join(unknown), ", ".join(sorted(known))))
+    if not wanted:
+        return list(stages)
+    return [stage for stage in stages if stage.group in wanted or stage.name in wanted]
+
+
+def clean_up_after(stages: t.Iterable[Stage]) -> t.List[Stage]:
+    """What has to be undone at the end of a run that had these stages."""
+    return [stage for stage in stages if stage.clean_up]
+
+
+def missing_interpreter(stage: Stage) -> str:
+    """Which Python the stage would need and this machine lacks; empty when it can run."""
+    if not stage.environment:
+        return ""
+    asked = subprocess.run(
+        [str(ROOT / "tests" / "tools" / "venv.sh"), "--interpreter", stage.environment],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+        check=False,
+    )
+    return asked.stderr.strip() if asked.returncode == MISSING_INTERPRETER else ""
+
+
+def command_line(stage: Stage) -> t.List[str]:
+    """The argument list that runs the stage."""
+    script = "set -euo pipefail\n"
+    if stage.environment:
+        script += 'VENV=$(tests/tools/venv.sh {0})\nexport VENV PATH="$VENV/bin:$PATH"\n'.format(stage.environment)
+    # Not exec: a script may be several commands.
+    command = [SHELL, "-c", script + stage.script]
+    if stage.background:
+        command = ["nice", "-n", "19", *command]
+    return command

@@ -1,0 +1,99 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""The audit of a node's driver (schema gpufleet.audit/1): read the facts, then judge them."""
+
+from __future__ import annotations
+
+from . import facts as reader
+from . import findings
+
+SCHEMA = "gpufleet.audit/1"
+
+read = reader.read
+
+
+def decide(facts, wanted_version=None, expect_loaded=True):
+    """The audit document. Pure: facts in, verdict out.
+
+    Without a wanted version the parts are judged against each other. ``expect_loaded=False`` is for the time between an
+    installation and the reload: what is loaded is reported, and asks for a reboot, but is not held against the node.
+    """
+    target = findings.target_version(facts, wanted_version)
+    found = list(findings.versions_agree(facts, target, expect_loaded, wanted_version))
+    for check in findings.CHECKS:
+        found.extend(check(facts, target, expect_loaded))
+    safe, safe_reason = reboot_safe(facts, found, target)
+    required, required_reason = reboot_required(facts)
+    return {
+        "schema": SCHEMA,
+        "kernel": dict(facts["kernel"]),
+        "versions": {
+            "wanted": wanted_version,
+            "loaded": facts["loaded"]["version"],
+            "library": facts["library"]["version"],
+            "gsp_firmware": list(facts["gsp_firmware"]),
+            "packages": dict((name, item["version"]) for name, item in sorted(facts["dpkg"]["packages"].items())),
+            "modules": dict((kernel, module_of(item)) for kernel, item in facts["modules"].items()),
+        },
+        "dkms": [dict((key, entry[key]) for key in ("name", "version", "kernel", "arch", "state", "note")) for entry in facts["dkms"]["entries"]],
+        "headers": dict(facts["headers"]),
+        "flavour": findings.flavour(facts, facts["kernel"]["next_boot"]),
+        "nouveau_loaded": facts["loaded"]["nouveau"],
+        "secure_boot": facts["secure_boot"]["state"],
+        "pci": list(facts["pci"] or []),
+        "findings": found,
+        "verdict": verdict(found),
+        "reboot_safe": safe,
+        "reboot_safe_reason": safe_reason,
+        "reboot_required": required,
+        "reboot_required_reason": required_reason,
+    }
+
+
+def module_of(item):
+    return dict((key, item[key]) for key in ("version", "path", "vermagic", "signer", "license")) if item else None
+
+
+def verdict(found):
+    """fail before unknown before pass; no finding at all is unknown."""
+    statuses = set(item["status"] for item in found)
+    for status in (findings.FAIL, findings.UNKNOWN):
+        if status in statuses:
+            return status
+    return findings.PASS if findings.PASS in statuses else findings.UNKNOWN
+
+
+def reboot_safe(facts, found, target):
+    """Whether the node comes back with the wanted driver: never true when something it hangs on is not known."""
+    if target is None:
+        return False, "No driver is installed, so no module would be there after a reboot."
+    kernel = facts["kernel"]["next_boot"]
+    for ident in ("next_boot_kernel", "dpkg_interrupted", "secure_boot"):
+        for item in found:
+            if item["id"] == ident and item["status"] in (findings.FAIL, findings.UNKNOWN):
+                return False, item["message"]
+    return True, "Kernel %s boots next (%s) and has module %s on disk." % (kernel, facts["kernel"]["next_boot_source"], target)
+
+
+def reboot_required(facts):
+    """Whether what is loaded is not what is on disk, and every reason for it."""
+    reasons = []
+    running, following = facts["kernel"]["running"], facts["kernel"]["next_boot"]
+    item = facts["modules"].get(running)
+    on_disk = item["version"] if item else None
+    library, current = facts["library"]["version"], facts["loaded"]["version"]
+    if current and on_disk and current != on_disk:
+        reasons.append("driver %s is loaded, the module on disk for the running kernel is %s" % (current, on_disk))
+    if current and library and current != library:
+        reasons.append("driver %s is loaded, the library is %s" % (current, library))
+    if facts["loaded"]["state"] == "not_loaded" and any(facts["modules"].values()):
+        reasons.append("the NVIDIA kernel module is on disk and not loaded")
+    if following and running != following:
+        reasons.append("kernel %s runs and %s boots next" % (running, following))
+    if facts["loaded"]["nouveau"] and any(facts["modules"].values()):
+        reasons.append("nouveau is loaded")
+    return bool(reasons), "; ".join(reasons)

@@ -1,0 +1,236 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""DKMS: what it says, what lies in its tree, and the commands that change it."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from . import files
+from .runner import missing
+
+TREE = "/var/lib/dkms"
+LOG_LINES = 60
+STATUS = re.compile(
+    r"^(?P<name>[^,/\s]+)(?:/|, )(?P<version>[^,:\s]+)(?:, (?P<kernel>[^,\s]+), (?P<arch>[^,:\s]+))?"
+    r": (?P<state>[a-z-]+)(?: from (?P<origin>\S+))?\s*(?P<note>.*)$"
+)
+INSTALLED = ("installed", "installed-weak")
+# two spellings of the same remark: up to 3.0, and from 3.1 on
+DIFFERS = ("diff between built and installed", "differences between built and installed")
+INCOMPLETE = "missing some built modules"
+EXIT_CODES = {
+    1: "the kernel headers were not found, or the command was refused",
+    2: "the module source or the archive is not there",
+    3: "the module is already in the DKMS tree for that kernel, or not in it at all",
+    5: "a patch named in dkms.conf is missing",
+    6: "a patch did not apply, or the module could not be installed",
+    7: "the compilation ended well and yet a module is missing",
+    8: "the module has no source here (binaries only)",
+    9: "the DKMS tree or the archive directory cannot be written",
+    10: "the compilation failed",
+    11: "the automatic installation of at least one module failed",
+    13: "a module that this one is built on (BUILD_DEPENDS) is not there",
+    21: "the kernel headers were not found",
+    77: "the module's configuration excludes this kernel (BUILD_EXCLUSIVE)",
+    101: "the module's pre_install script failed",
+    124: "it ran past its deadline and was killed",
+    127: "dkms is not installed",
+}
+
+
+def read(root, runner):
+    """``{"available", "error", "entries", "unparsed", "leftovers"}`` of every NVIDIA module in the tree."""
+    answer = {"available": True, "error": None, "entries": [], "unparsed": [], "leftovers": leftovers(root)}
+    argv = ["dkms", "status"]
+    if root != "/":
+        argv += ["--dkmstree", files.under(root, TREE), "--installtree", files.under(root, "/lib/modules")]
+    rc, out, err = runner(argv, 120)
+    if missing(rc):
+        answer.update(available=False, error="dkms is not installed")
+    elif rc:
+        answer.update(available=False, error="dkms status answered rc %s: %s" % (rc, err.strip() or out.strip()))
+    else:
+        entries, answer["unparsed"] = parse_status(out)
+        answer["entries"] = [entry for entry in entries if is_nvidia(entry["name"])]
+    return answer
+
+
+def is_nvidia(name):
+    """The names differ by distribution: nvidia, nvidia-srv, nvidia-current, nvidia-current-open, nvidia-open."""
+    return name.startswith("nvidia") and not name.startswith(("nvidia-fs", "nvidia-peermem"))
+
+
+def parse_status(out):
+    """Entries of ``dkms status`` in every format it has had, and the lines that are in none of them."""
+    entries, unparsed = [], []
+    for line in (item.strip() for item in out.splitlines()):
+        if not line:
+            continue
+        found = STATUS.match(line)
+        if not found:
+            unparsed.append(line)
+            continue
+        entry = dict((key, found.group(key)) for key in ("name", "version", "kernel", "arch", "state", "origin"))
+        entry["note"] = "; ".join(re.findall(r"\(([^()]*)\)", found.group("note"))) or found.group("note").strip()
+        entries.append(entry)
+    return entries, unparsed
+
+
+def state_of(entries, name, version, kernel):
+    """One word for a module version on a kernel: absent, added, built, installed, differs, incomplete, broken or what dkms says."""
+    mine = [entry for entry in entries if (entry["name"], entry["version"]) == (name, version)]
+    if not mine:
+        return "absent"
+    for entry in mine:
+        if entry["kernel"] == kernel:
+            note = entry["note"].lower()
+            if INCOMPLETE in note:
+                return "incomplete"
+            if any(text in note for text in DIFFERS):
+                return "differs"
+            return "installed" if entry["state"] in INSTALLED else entry["state"]
+    if any(entry["state"] == "broken" for entry in mine):
+        return "broken"
+    return "added"
+
+
+def leftovers(root):
+    """What an interrupted or failed build left: ``[{name, version, kernel, arch, path, reason}]``.
+
+    A build directory with files in it (dkms empties it after a good build, and makes an empty one at ``add``), or a
+    kernel's directory without modules, which makes every later build of that kernel fail as "already built".
+    """
+    found = []
+    for name, version in trees(root):
+        base = files.under(root, TREE, name, version)
+        if files.listing(os.path.join(base, "build")):
+            log = files.read_text(os.path.join(base, "build", "make.log")) or ""
+            kernel = re.search(r"make\.log for \S+ for kernel (\S+) \(([^)]+)\)", log)
+            found.append({
+                "name": name, "version": version, "kernel": kernel.group(1) if kernel else None, "arch": kernel.group(2) if kernel else None,
+                "path": "%s/%s/%s/build" % (TREE, name, version), "reason": "a build was interrupted or failed",
+            })
+        for kernel, arch in built_dirs(base):
+            if not files.listing(os.path.join(base, kernel, arch, "module")):
+                found.append({
+                    "name": name, "version": version, "kernel": kernel, "arch": arch,
+                    "path": "%s/%s/%s/%s/%s" % (TREE, name, version, kernel, arch), "reason": "a build was interrupted while its result was stored",
+                })
+    return found
+
+
+def trees(root):
+    """(name, version) of every NVIDIA module in the DKMS tree, by its directories."""
+    base = files.under(root, TREE)
+    for name in files.listing(base) or []:
+        for version in files.listing(os.path.join(base, name)) or []:
+            path = os.path.join(base, name, version)
+            if is_nvidia(name) and os.path.isdir(path) and not os.path.islink(path) and version != "original_module":
+                yield name, version
+
+
+def built_dirs(base):
+    """(kernel, arch) of the directories of built modules below a module version."""
+    for kernel in files.listing(base) or []:
+        if re.match(r"^\d+\.", kernel) and os.path.isdir(os.path.join(base, kernel)):
+            for arch in files.listing(os.path.join(base, kernel)) or []:
+                if os.path.isdir(os.path.join(base, kernel, arch)):
+                    yield kernel, arch
+
+
+def log_path(root, name, version, kernel=None, arch=None):
+    """The make.log of the last build: in the build directory when it failed, with the modules when it ended well."""
+    paths = ["%s/%s/%s/build/make.log" % (TREE, name, version)]
+    if kernel and arch:
+        paths.append("%s/%s/%s/%s/%s/log/make.log" % (TREE, name, version, kernel, arch))
+    for path in paths:
+        if os.path.isfile(files.under(root, path)):
+            return path
+    return None
+
+
+def log_tail(root, path, lines=LOG_LINES):
+    content = files.read_text(files.under(root, path)) if path else None
+    return (content or "").splitlines()[-lines:]
+
+
+def meaning(rc):
+    """What an exit code of dkms says."""
+    return EXIT_CODES.get(rc, "dkms ended with rc %s" % rc)
+
+
+def running(proc="/proc"):
+    """Processes that change the DKMS tree now, whoever started them: ``[{pid, argv}]``; ``dkms status`` changes nothing.
+
+    The compiler of a build whose dkms was killed goes on by itself: it is found by the tree it works in.
+    """
+    found = []
+    for pid in sorted(int(item) for item in files.listing(proc) or [] if item.isdigit()):
+        argv = [item for item in (files.read_text("%s/%d/cmdline" % (proc, pid)) or "").split("\0") if item]
+        scripts = [index for index, item in enumerate(argv[:3]) if os.path.basename(item) == "dkms"]
+        acting = scripts and argv[scripts[0] + 1:scripts[0] + 2] not in ([], ["status"])
+        try:
+            inside = "%s/nvidia" % TREE in os.readlink("%s/%d/cwd" % (proc, pid)) and "/build" in os.readlink("%s/%d/cwd" % (proc, pid))
+        except OSError:
+            inside = False
+        if pid != os.getpid() and (acting or inside):
+            found.append({"pid": pid, "argv": argv[:8]})
+    return found
+
+
+def command(action, name, version, kernel=None, arch=None, force=False):
+    """``dkms build|install|uninstall|unbuild|remove|add`` for one module version, and one kernel or all of them."""
+    argv = ["dkms", action, "-m", name, "-v", version]
+    if kernel:
+        argv += ["-k", kernel]
+        if arch:
+            argv += ["-a", arch]
+    elif action == "remove":
+        argv.append("--all")
+    if force:
+        argv.append("--force")
+    return argv
+
+
+def export_command(name, version, kernel, arch, archive):
+    """The built modules of one kernel, without the source, into a file."""
+    return command("mktarball", name, version, kernel, arch) + ["--binaries-only", "--archive", archive]
+
+
+def import_command(archive, force=False):
+    return ["dkms", "ldtarball", "--archive", archive] + (["--force"] if force else [])
+
+
+def tree_name(name, version, kernel, arch, compiler):
+    """The file name of an exported tree."""
+    for field, value in (("name", name), ("version", version), ("kernel", kernel), ("arch", arch), ("compiler", compiler)):
+        if not value or not re.match(r"^[A-Za-z0-9][A-Za-z0-9.+_-]*$", value):
+            raise ValueError("%s '%s' cannot be part of a file name" % (field, value))
+    return "%s.dkms.tar.gz" % "_".join((name, version, kernel, arch, compiler))
+
+
+def compiler_id(config_text):
+    """The compiler a kernel was built with, as one word, out of its configuration: gcc-12-12.2.0. None when it is not said."""
+    found = re.search(r'^CONFIG_CC_VERSION_TEXT="(?P<cc>\S+)\s(?:.*\s)?(?P<version>\d+(?:\.\d+)+)(?:[ -].*)?"', config_text or "", re.M)
+    return "%s-%s" % (os.path.basename(found.group("cc")), found.group("version")) if found else None
+
+
+def kernel_config(root, kernel):
+    """A kernel's configuration: of its headers (what DKMS builds by), or of its image."""
+    for path in ("/lib/modules/%s/build/.config" % kernel, "/boot/config-%s" % kernel):
+        real = files.resolve(root, path)
+        content = files.read_text(files.under(root, real)) if real else None
+        if content:
+            return content
+    return None
+
+
+def excluded(rc):
+    """True when the module's own configuration says that it is not made for this kernel."""
+    return rc == 77

@@ -1,0 +1,37 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""Everything outside NVML that a verdict on the driver needs, read once."""
+
+from __future__ import annotations
+
+import os
+
+from . import dkms, dpkg, files, firmware, kernels, libraries, loaded, modules, pci, secureboot
+from .runner import Runner
+
+RUNFILE = ("/usr/bin/nvidia-uninstall", "/var/log/nvidia-installer.log", "/usr/bin/nvidia-installer")
+
+
+def read(root="/", runner=None, uname=os.uname):
+    runner = runner or Runner()
+    kernel = kernels.read(root, runner, uname)
+    names = list(kernel["installed"])
+    names += [name for name in (kernel["running"], kernel["next_boot"]) if name and name not in names]
+    return {
+        "kernel": kernel,
+        "modules": dict((name, modules.read(root, name, runner)) for name in names),
+        "headers": dict((name, kernels.headers_present(root, name)) for name in names),
+        "loaded": loaded.read(root),
+        "library": libraries.read(root),
+        "gsp_firmware": firmware.read(root),
+        "gsp_disabled": firmware.disabled(root),
+        "secure_boot": secureboot.read(root, runner),
+        "pci": pci.read(root),
+        "dpkg": dpkg.read(root, runner),
+        "dkms": dkms.read(root, runner),
+        "runfile": [path for path in RUNFILE if os.path.lexists(files.under(root, path))],
+    }

@@ -1,0 +1,69 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""Reading below a root directory: text, listings, and links resolved inside that root."""
+
+from __future__ import annotations
+
+import os
+
+MAX_LINKS = 40
+
+
+def under(root, *parts):
+    """A path below the root; absolute parts count from the root, not from the machine's."""
+    return os.path.join(root, *[part.lstrip("/") for part in parts])
+
+
+def read_text(path, limit=16 * 1024 * 1024):
+    """The text of a file, or None when it cannot be read."""
+    try:
+        with open(path, "rb") as handle:
+            return handle.read(limit).decode("utf-8", "replace")
+    except OSError:
+        return None
+
+
+def read_line(path):
+    """The first line of a small file without its line end, or None."""
+    content = read_text(path, 4096)
+    return None if content is None else (content.splitlines() or [""])[0].strip()
+
+
+def listing(path):
+    """Sorted names in a directory; None when it cannot be listed (missing included)."""
+    try:
+        return sorted(os.listdir(path))
+    except OSError:
+        return None
+
+
+def resolve(root, path):
+    """Follow links as a process whose root directory is ``root`` would; None when the end does not exist."""
+    parts = [part for part in path.split("/") if part]
+    done = []
+    links = 0
+    while parts:
+        part = parts.pop(0)
+        if part == ".":
+            continue
+        if part == "..":
+            done = done[:-1]
+            continue
+        here = under(root, *(done + [part]))
+        if os.path.islink(here):
+            links += 1
+            if links > MAX_LINKS:
+                return None
+            target = os.readlink(here)
+            if target.startswith("/"):
+                done = []
+            parts = [item for item in target.split("/") if item] + parts
+            continue
+        if not os.path.lexists(here):
+            return None
+        done.append(part)
+    return "/" + "/".join(done)

@@ -1,0 +1,56 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""The driver that is loaded now."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from . import files
+
+BANNER = re.compile(r"NVRM version:\s+(?P<what>.*?)\s+(?P<version>\d{3}\.\d+(?:\.\d+)?)\s")
+
+
+def read(root):
+    """``{"state": loaded|not_loaded|unknown, "version", "flavour", "nouveau": bool|None}``"""
+    module_root = files.under(root, "/sys/module")
+    banner = files.read_text(files.under(root, "/proc/driver/nvidia/version"))
+    version = files.read_line(os.path.join(module_root, "nvidia", "version"))
+    parsed = parse_banner(banner or "")
+    names = files.listing(module_root)
+    if version or parsed["version"]:
+        state = "loaded"
+    elif banner is None and names is not None and "nvidia" not in names:
+        state = "not_loaded"
+    elif banner is None and names is None and files.listing(files.under(root, "/proc/driver")) is not None:
+        state = "not_loaded"  # no /sys/module at all: /proc is the witness
+    else:
+        state = "unknown"
+    return {
+        "state": state, "version": version or parsed["version"], "flavour": parsed["flavour"] if banner else None,
+        "disagree": bool(version and parsed["version"] and version != parsed["version"]),
+        "nouveau": read_nouveau(root, names),
+    }
+
+
+def parse_banner(content):
+    """The first line of /proc/driver/nvidia/version: version, and whether it is the open kernel module."""
+    found = BANNER.search(content)
+    if not found:
+        return {"version": None, "flavour": None}
+    return {"version": found.group("version"), "flavour": "open" if "Open Kernel Module" in found.group("what") else "proprietary"}
+
+
+def read_nouveau(root, names):
+    """True or False; None when neither /sys/module nor /proc/modules can be read."""
+    if names is not None:
+        return "nouveau" in names
+    content = files.read_text(files.under(root, "/proc/modules"))
+    if content is None:
+        return None
+    return any(line.split(" ", 1)[0] == "nouveau" for line in content.splitlines())

@@ -1,0 +1,105 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""NVIDIA kernel modules on disk: which file a kernel would load, and what it says of itself."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from . import files
+from .runner import missing
+
+MAIN = re.compile(r"^(?P<name>nvidia(?:[-_](?:current|srv|server|open|tesla|legacy|\d+(?:xx)?))*)\.ko(?:\.(?:xz|zst|gz))?$")
+# in the order in which depmod looks, so that the first hit is the one that a kernel loads
+PLACES = ("updates", "extra", "kernel", "weak-updates")
+FIELDS = ("version", "vermagic", "signer", "license", "sig_key")
+OPEN_LICENSE = "Dual MIT/GPL"
+
+
+def find(root, kernel):
+    """Paths (below the root) of every main NVIDIA module of a kernel, the one that loads first."""
+    base = files.under(root, "/lib/modules", kernel)
+    preferred = preferred_name(root)
+    found = []
+    for order, place in enumerate(PLACES):
+        for directory in directories(os.path.join(base, place), place):
+            for name in files.listing(directory) or []:
+                match = MAIN.match(name)
+                if match:
+                    rank = (order, 0 if match.group("name").replace("_", "-") == preferred else 1, name)
+                    found.append((rank, "/" + os.path.relpath(os.path.join(directory, name), root)))
+    return [path for rank, path in sorted(found)]
+
+
+def directories(base, place):
+    """Where NVIDIA's modules can lie in one of depmod's places; the kernel's own tree is only searched in nvidia*/."""
+    if place == "kernel":
+        names = [name for name in files.listing(base) or [] if name.startswith("nvidia")]
+        names += [os.path.join("drivers", "video", name) for name in files.listing(os.path.join(base, "drivers/video")) or [] if name.startswith("nvidia")]
+        if os.path.isdir(os.path.join(base, "drivers/video")):
+            names.append("drivers/video")
+        return [os.path.join(base, name) for name in names]
+    return [base] + sorted(os.path.join(top, name) for top, names, dummy in os.walk(base) for name in names)
+
+
+def preferred_name(root):
+    """The module that ``modprobe nvidia`` is sent to by modprobe's configuration, as Debian's packages do it."""
+    directory = "/etc/modprobe.d"
+    for name in files.listing(files.under(root, directory)) or []:
+        where = files.resolve(root, "%s/%s" % (directory, name)) if name.endswith(".conf") else None
+        content = (files.read_text(files.under(root, where)) if where else None) or ""
+        found = re.search(r"^\s*install\s+nvidia\s.*?\s(nvidia[-_][\w-]+)", content, re.M)
+        if found:
+            return found.group(1).replace("_", "-")
+    return None
+
+
+def describe(root, path, runner):
+    """What ``modinfo`` says of a module file; ``error`` says why a field is not known."""
+    answer = dict.fromkeys(FIELDS)
+    answer.update(path=path, error=None)
+    rc, out, err = runner(["modinfo", files.under(root, path)], 30)
+    if missing(rc):
+        answer["error"] = "modinfo is not installed (package kmod)"
+        return answer
+    if rc:
+        answer["error"] = "modinfo answered rc %s: %s" % (rc, err.strip())
+        return answer
+    answer.update(parse_modinfo(out))
+    return answer
+
+
+def parse_modinfo(out):
+    values = {}
+    for line in out.splitlines():
+        key, colon, value = line.partition(":")
+        if colon and key in FIELDS:
+            values.setdefault(key, value.strip())
+    return dict((key, values.get(key)) for key in FIELDS)
+
+
+def read(root, kernel, runner):
+    """The module a kernel would load, or None; other candidates are under ``others`` with their versions."""
+    paths = find(root, kernel)
+    if not paths:
+        return None
+    answer = describe(root, paths[0], runner)
+    answer["others"] = [describe(root, path, runner) for path in paths[1:]]
+    return answer
+
+
+def made_for(kernel, vermagic):
+    """True when a module's vermagic is this kernel's."""
+    return bool(vermagic) and vermagic.split(" ", 1)[0] == kernel
+
+
+def flavour(license_text):
+    """open or proprietary by the module's license; None when there is none."""
+    if not license_text:
+        return None
+    return "open" if license_text == OPEN_LICENSE else "proprietary"

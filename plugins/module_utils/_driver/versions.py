@@ -1,0 +1,100 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""Versions: Debian's order, and the driver version inside a package version."""
+
+from __future__ import annotations
+
+import re
+
+DRIVER_VERSION = re.compile(r"^\d{3}\.\d{1,3}(\.\d{1,3})?$")
+
+
+def is_driver_version(value):
+    return bool(value) and bool(DRIVER_VERSION.match(value))
+
+
+def upstream(package_version):
+    """535.261.03 out of 1:535.261.03-1~bpo12+1."""
+    value = package_version.split(":", 1)[-1]
+    return value.rsplit("-", 1)[0] if "-" in value else value
+
+
+def compare(left, right):
+    """Debian's order of two package versions: -1, 0 or 1."""
+    for first, second in zip(split(left), split(right)):
+        if isinstance(first, int):
+            result = (first > second) - (first < second)
+        else:
+            result = compare_part(first, second)
+        if result:
+            return result
+    return 0
+
+
+def split(version):
+    epoch, colon, rest = version.partition(":")
+    if not colon or not epoch.isdigit():
+        epoch, rest = "0", version
+    main, dash, revision = rest.rpartition("-")
+    if not dash:
+        main, revision = rest, ""
+    return int(epoch), main, revision
+
+
+def compare_part(left, right):
+    while left or right:
+        first, left = take(left, r"\D*")
+        second, right = take(right, r"\D*")
+        if first != second:
+            return compare_text(first, second)
+        first, left = take(left, r"\d*")
+        second, right = take(right, r"\d*")
+        if int(first or 0) != int(second or 0):
+            return 1 if int(first or 0) > int(second or 0) else -1
+    return 0
+
+
+def take(value, pattern):
+    found = re.match(pattern, value).group(0)
+    return found, value[len(found):]
+
+
+def compare_text(left, right):
+    for index in range(max(len(left), len(right))):
+        first, second = weight(left[index:index + 1]), weight(right[index:index + 1])
+        if first != second:
+            return 1 if first > second else -1
+    return 0
+
+
+def weight(char):
+    """A tilde sorts before the end, the end before letters, letters before everything else."""
+    if char == "~":
+        return -1
+    if not char:
+        return 0
+    return ord(char) if char.isalpha() else ord(char) + 256
+
+
+class Key:
+    """A sort key in Debian's order."""
+
+    def __init__(self, version):
+        self.version = version
+
+    def __lt__(self, other):
+        return compare(self.version, other.version) < 0
+
+    def __eq__(self, other):
+        return compare(self.version, other.version) == 0
+
+    __hash__ = None
+
+
+def newest(versions):
+    """The newest of some versions, or None of none."""
+    return max(versions, key=Key) if versions else None

@@ -1,0 +1,246 @@
+# -*- coding: utf-8 -*-
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Work in a child process that is never waited for past a deadline.
+
+Private to the collection: it may change at any time.
+NVML can hang inside the kernel, where not even SIGKILL ends the process. So the child has a session of its own and no descriptor of
+ours but its result pipe (a task would otherwise hang on the open pipes), and one that cannot be ended is remembered by pid and start
+time: later calls say so instead of stacking another on top.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import select
+import signal
+import stat
+import sys
+import time
+import traceback
+
+RESULT_LIMIT = 8 * 1024 * 1024
+GRACE_S = 1.0
+
+Outcome = collections.namedtuple("Outcome", ["status", "value", "message"])
+
+
+def run(work, deadline_s, stuck_file=None, kill=os.killpg):
+    """Run WORK(progress) in a child; its JSON-able result comes back as an Outcome.
+
+    status: ok; timeout (no result before the deadline); stuck (a former child still hangs, nothing was started); crashed.
+    """
+    remembered = recall(stuck_file)
+    if remembered:
+        return Outcome("stuck", None, "previous NVML call still stuck (pid %d since %s); the driver hangs in the kernel: look for NVRM lines in "
+                       "the kernel log and reboot the node" % (remembered["pid"], remembered["since"]))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _be_child(work, write_end)
+    os.close(write_end)
+    begun = time.monotonic()
+    try:
+        lines, complete, problem = _collect(read_end, begun + deadline_s)
+    finally:
+        os.close(read_end)
+    where = _last(lines, "at")
+    if not complete:
+        gone = _end(child, kill)
+        at = " in %s" % (where,) if where else ""
+        if problem:
+            return Outcome("crashed", None, "the process that reads NVML was stopped%s: %s" % (at, problem))
+        message = "NVML did not answer within %g s%s; look for NVRM lines in the kernel log and reboot the node if it persists" % (deadline_s, at)
+        if not gone:
+            remember(stuck_file, child)
+            message += "; the process (pid %d) cannot be ended and is still stuck" % (child,)
+        return Outcome("timeout", None, message)
+    status = _reap(child, GRACE_S)
+    if status is None:
+        # It closed its pipe, so its result is complete; it may hang in the driver's clean-up.
+        if not _end(child, kill):
+            remember(stuck_file, child)
+    result = _last(lines, "result")
+    if result is not None:
+        return Outcome("ok", result, "")
+    error = _last(lines, "error")
+    at = " in %s" % (where,) if where else ""
+    if error is not None:
+        return Outcome("crashed", None, "the process that reads NVML failed%s: %s" % (at, error))
+    if status is not None and os.WIFSIGNALED(status):
+        return Outcome("crashed", None, "the process that reads NVML was ended by signal %d%s; look at the kernel log" % (os.WTERMSIG(status), at))
+    return Outcome("crashed", None, "the process that reads NVML ended without a result%s; look at the kernel log" % (at,))
+
+
+def _be_child(work, pipe):
+    """Never returns."""
+    code = 1
+    try:
+        os.setsid()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGALRM):
+            signal.signal(number, signal.SIG_DFL)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(nothing, descriptor)
+        _close_all_but(pipe)
+
+        def tell(**line):
+            data = json.dumps(line).encode("utf-8") + b"\n"
+            while data:
+                data = data[os.write(pipe, data):]
+
+        try:
+            tell(result=work(lambda where: tell(at=where)))
+            code = 0
+        except Exception as exc:
+            tell(error="%s: %s" % (type(exc).__name__, exc), trace=traceback.format_exc()[-4000:])
+    finally:
+        os._exit(code)
+
+
+def _close_all_but(keep):
+    try:
+        numbers = [int(name) for name in os.listdir("/proc/self/fd")]
+    except (OSError, ValueError):
+        numbers = range(3, os.sysconf("SC_OPEN_MAX"))
+    for number in numbers:
+        if number > 2 and number != keep:
+            try:
+                os.close(number)
+            except OSError:
+                pass  # the descriptor that listed the directory is already closed
+
+
+def _collect(read_end, until):
+    """(lines, complete, problem): what the child wrote, until it closed its end or the deadline passed."""
+    os.set_blocking(read_end, False)
+    poller = select.poll()
+    poller.register(read_end, select.POLLIN | select.POLLHUP)
+    chunks = []
+    size = 0
+    complete = False
+    problem = None
+    while True:
+        left = until - time.monotonic()
+        if left <= 0:
+            break
+        if not poller.poll(left * 1000):
+            continue
+        chunk = os.read(read_end, 65536)
+        if not chunk:
+            complete = True
+            break
+        size += len(chunk)
+        if size > RESULT_LIMIT:
+            problem = "its result is larger than %d bytes" % (RESULT_LIMIT,)
+            break
+        chunks.append(chunk)
+    lines = []
+    for line in b"".join(chunks).split(b"\n"):
+        try:
+            parsed = json.loads(line.decode("utf-8"))
+        except ValueError:
+            continue  # empty, or cut off by the deadline
+        if isinstance(parsed, dict):
+            lines.append(parsed)
+    return lines, complete, problem
+
+
+def _last(lines, key):
+    for line in reversed(lines):
+        if key in line:
+            return line[key]
+    return None
+
+
+def _reap(child, patience_s):
+    """The child's wait status, or None if it has not ended in time."""
+    until = time.monotonic() + patience_s
+    while True:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid == child:
+            return status
+        if time.monotonic() >= until:
+            return None
+        time.sleep(0.01)
+
+
+def _end(child, kill):
+    """Kill the child's whole group; whether it is gone."""
+    try:
+        kill(child, signal.SIGKILL)
+    except ProcessLookupError:
+        # It has not made its session yet, or is gone already.
+        try:
+            os.kill(child, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    return _reap(child, GRACE_S) is not None
+
+
+def process_start(pid, proc="/proc"):
+    """The start time of process PID in clock ticks since boot, or None if there is none or it is a zombie."""
+    try:
+        with open("%s/%d/stat" % (proc, pid), "rb") as stream:
+            rest = stream.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    if len(rest) < 20 or rest[0] in (b"Z", b"X"):
+        return None
+    return int(rest[19])
+
+
+def boot_id(root="/"):
+    try:
+        with open(os.path.join(root, "proc/sys/kernel/random/boot_id")) as stream:
+            return stream.read().strip()
+    except OSError:
+        return None
+
+
+def remember(stuck_file, pid):
+    """Note that PID could not be ended."""
+    start = process_start(pid)
+    if stuck_file is None or start is None:
+        return
+    note = {"pid": pid, "start": start, "boot_id": boot_id(), "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    temporary = "%s.%d" % (stuck_file, os.getpid())
+    try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        with os.fdopen(handle, "w") as stream:
+            json.dump(note, stream)
+        os.rename(temporary, stuck_file)
+    except OSError:
+        # Without the note the next call only waits for its own deadline once more.
+        return
+
+
+def recall(stuck_file):
+    """The note about a process that is still stuck, or None; a note that no longer holds is removed."""
+    if stuck_file is None:
+        return None
+    try:
+        handle = os.open(stuck_file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(handle, "rb") as stream:
+        about = os.fstat(stream.fileno())
+        if not stat.S_ISREG(about.st_mode) or about.st_uid not in (0, os.geteuid()):
+            return None
+        try:
+            note = json.loads(stream.read(4096).decode("utf-8"))
+            pid, start, since, boot = int(note["pid"]), int(note["start"]), str(note["since"]), note["boot_id"]
+        except (ValueError, KeyError, TypeError):
+            pid, start, since, boot = 0, None, "", None
+    if pid > 0 and boot == boot_id() and process_start(pid) == start:
+        return {"pid": pid, "since": since}
+    try:
+        os.unlink(stuck_file)
+    except OSError:
+        pass  # another call removed it, or it belongs to root
+    return None

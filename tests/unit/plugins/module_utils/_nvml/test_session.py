@@ -1,0 +1,198 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The child that reads NVML: its result, its deadline, what it inherits, and one that cannot be ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import session
+
+
+def alive(pid):
+    return session.process_start(pid) is not None
+
+
+def test_the_result_comes_back_and_the_child_is_gone():
+    outcome = session.run(lambda progress: {"pid": os.getpid(), "text": "\u00e9\n"}, 30)
+    assert outcome.status == "ok"
+    assert outcome.value["text"] == "\u00e9\n"
+    assert outcome.value["pid"] != os.getpid() and not alive(outcome.value["pid"])
+
+
+def test_a_large_result_comes_back_whole():
+    assert session.run(lambda progress: "x" * 3000000, 30).value == "x" * 3000000
+
+
+def test_a_result_over_the_limit_is_refused():
+    outcome = session.run(lambda progress: "x" * (session.RESULT_LIMIT + 1), 60)
+    assert outcome.status == "crashed" and outcome.value is None
+    assert "larger than" in outcome.message
+
+
+def test_the_child_has_its_own_session_and_no_descriptor_but_its_pipe(tmp_path):
+    with open(str(tmp_path / "open"), "w") as held:
+        os.set_inheritable(held.fileno(), True)
+
+        def work(progress):
+            links = {}
+            for name in os.listdir("/proc/self/fd"):
+                try:
+                    links[int(name)] = os.readlink("/proc/self/fd/" + name)
+                except OSError:
+                    continue  # the descriptor of the listing itself
+            return {"links": sorted(links.values()), "session": os.getsid(0), "pid": os.getpid()}
+
+        value = session.run(work, 30).value
+    assert value["session"] == value["pid"]
+    assert [link for link in value["links"] if not link.startswith("pipe:")] == ["/dev/null"] * 3
+    assert len(value["links"]) == 4
+
+
+def test_the_deadline_holds_and_says_where(tmp_path):
+    note = tmp_path / "pid"
+
+    def work(progress):
+        note.write_text(str(os.getpid()))
+        progress("nvmlDeviceGetHandleByIndex")
+        time.sleep(600)
+
+    begun = time.monotonic()
+    outcome = session.run(work, 1, str(tmp_path / "stuck"))
+    assert time.monotonic() - begun < 10
+    assert outcome.status == "timeout"
+    assert "within 1 s in nvmlDeviceGetHandleByIndex" in outcome.message and "reboot" in outcome.message
+    assert not alive(int(note.read_text()))
+    assert not (tmp_path / "stuck").exists()
+
+
+def test_the_deadline_holds_for_a_child_that_keeps_talking(tmp_path):
+    def work(progress):
+        while True:
+            progress("again")
+            time.sleep(0.01)
+
+    assert session.run(work, 0.5).status == "timeout"
+
+
+def test_children_of_the_child_go_with_it(tmp_path):
+    note = tmp_path / "pid"
+
+    def work(progress):
+        other = subprocess.Popen(["sleep", "600"])
+        note.write_text(str(other.pid))
+        time.sleep(600)
+
+    assert session.run(work, 2).status == "timeout"
+    other = int(note.read_text())
+    until = time.monotonic() + 10
+    while alive(other) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not alive(other)
+
+
+def test_a_child_that_cannot_be_ended_is_remembered_and_not_joined_by_another(tmp_path):
+    stuck = tmp_path / "stuck"
+    started = []
+
+    def work(progress):
+        time.sleep(600)
+
+    def powerless(group, number):
+        started.append(group)
+
+    outcome = session.run(work, 0.2, str(stuck), kill=powerless)
+    pid = started[0]
+    try:
+        assert outcome.status == "timeout" and "pid %d" % pid in outcome.message
+        assert json.loads(stuck.read_text())["pid"] == pid
+
+        def never(progress):
+            (tmp_path / "second").write_text("started")
+
+        again = session.run(never, 5, str(stuck))
+        assert again.status == "stuck"
+        assert again.message.startswith("previous NVML call still stuck (pid %d since 2" % pid)
+        assert not (tmp_path / "second").exists()
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    assert session.run(lambda progress: 1, 5, str(stuck)).value == 1
+    assert not stuck.exists()
+
+
+def remembered(tmp_path, **change):
+    note = {"pid": os.getpid(), "start": session.process_start(os.getpid()), "boot_id": session.boot_id(), "since": "2026-01-01T00:00:00Z"}
+    note.update(change)
+    place = tmp_path / "stuck"
+    place.write_text(json.dumps(note))
+    return str(place)
+
+
+def test_a_note_about_a_living_process_holds(tmp_path):
+    assert session.recall(remembered(tmp_path)) == {"pid": os.getpid(), "since": "2026-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize("change", [{"start": 1}, {"boot_id": "another"}, {"pid": 2 ** 22 + 1}, {"pid": "x"}, {"pid": -1}])
+def test_a_note_that_no_longer_holds_is_removed(tmp_path, change):
+    place = remembered(tmp_path, **change)
+    assert session.recall(place) is None
+    assert not os.path.exists(place)
+
+
+def test_a_link_in_place_of_the_note_is_not_followed(tmp_path):
+    real = remembered(tmp_path)
+    link = str(tmp_path / "link")
+    os.symlink(real, link)
+    assert session.recall(link) is None
+    assert os.path.exists(real)
+
+
+def test_a_note_of_another_user_is_not_believed(tmp_path, monkeypatch):
+    place = remembered(tmp_path)
+    monkeypatch.setattr(session.os, "geteuid", lambda: 54321)
+    if os.stat(place).st_uid == 0:
+        os.chown(place, 12345, 12345)
+    assert session.recall(place) is None
+
+
+def test_a_child_that_dies_is_told_by_its_signal():
+    def work(progress):
+        progress("nvmlInit")
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+    outcome = session.run(work, 30)
+    assert outcome.status == "crashed"
+    assert "signal 11 in nvmlInit" in outcome.message
+
+
+def test_an_exception_in_the_child_is_told():
+    outcome = session.run(lambda progress: {}["missing"], 30)
+    assert (outcome.status, outcome.value) == ("crashed", None)
+    assert "KeyError" in outcome.message
+
+
+def test_a_result_that_is_no_json_is_told():
+    assert "TypeError" in session.run(lambda progress: object(), 30).message
+
+
+def test_a_caller_with_pipes_does_not_wait_for_a_stuck_child(tmp_path):
+    """As under ssh: whoever reads the caller's output sees its end although the child lives on."""
+    script = (
+        "import sys, time; sys.path.insert(0, %r)\n"
+        "from _nvml import session\n"
+        "print(session.run(lambda progress: time.sleep(600), 0.2, %r, kill=lambda group, number: None).status)\n"
+    ) % (os.path.dirname(os.path.dirname(os.path.abspath(session.__file__))), str(tmp_path / "stuck"))
+    done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, check=True)
+    pid = json.loads((tmp_path / "stuck").read_text())["pid"]
+    assert alive(pid)
+    os.kill(pid, signal.SIGKILL)
+    assert done.stdout == b"timeout\n"

@@ -1,0 +1,110 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation of the rollout_report action, which runs on the controller."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: rollout_report
+short_description: Write the report of a rollout and fail when it is not complete
+version_added: 0.1.0
+description:
+  - Writes C(report.json) (schema C(gpufleet.report/1)) and C(report.md) beside the ledger and prints a summary table.
+  - As the last task of a rollout (O(end=true)) it closes the run; a node still in flight then left without a verdict and is recorded as C(lost).
+  - The verdict is C(complete) when every node is C(done), or C(skipped) because there was nothing to do. It is C(failed) when a node failed, was
+    rolled back, quarantined or lost, C(incomplete) when nodes are left over, and C(running) while the rollout runs.
+attributes:
+  check_mode:
+    support: full
+    details:
+      - Prints the table and writes nothing; skipped with O(end=true), since no node was taken.
+  diff_mode:
+    support: none
+extends_documentation_fragment:
+  - gpufleet.lifecycle._attributes
+  - gpufleet.lifecycle._attributes.controller_only
+author:
+  - gpufleet contributors (@gpufleet)
+options:
+  rollout_id:
+    description:
+      - The name of the rollout and of its directory under C(rollouts/) in O(artifact_dir).
+      - The rollout that was planned last when empty.
+    type: str
+    default: ''
+  artifact_dir:
+    description:
+      - Directory on the controller that keeps the ledgers.
+    type: path
+    required: true
+  end:
+    description:
+      - Close the run. Only the controller that runs the rollout may do that.
+    type: bool
+    default: false
+  fail_unless_complete:
+    description:
+      - Fail when the verdict is not C(complete).
+    type: bool
+    default: true
+  dest:
+    description:
+      - A directory on the controller for a copy of the report.
+    type: path
+seealso:
+  - module: gpufleet.lifecycle.rollout_plan
+"""
+
+EXAMPLES = r"""
+---
+- name: Show how the last rollout went
+  gpufleet.lifecycle.rollout_report:
+    artifact_dir: /var/lib/gpufleet-controller
+    fail_unless_complete: false
+"""
+
+RETURN = r"""
+---
+report:
+  description: The report, schema C(gpufleet.report/1).
+  returned: when a rollout was found
+  type: dict
+verdict:
+  description: V(complete), V(failed), V(incomplete) or V(running).
+  returned: when a rollout was found
+  type: str
+table:
+  description: The summary table as it was printed.
+  returned: when a rollout was found
+  type: list
+  elements: str
+directory:
+  description: Where the ledger and the report lie.
+  returned: when a rollout was found
+  type: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENT_SPEC = dict(
+    rollout_id=dict(type="str", default=""),
+    artifact_dir=dict(type="path", required=True),
+    end=dict(type="bool", default=False),
+    fail_unless_complete=dict(type="bool", default=True),
+    dest=dict(type="path"),
+)
+
+
+def main():
+    module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
+    module.fail_json(
+        msg="rollout_report runs on the controller, as an action plugin of the collection gpufleet.lifecycle, which was not found: "
+        "call it by its full name, gpufleet.lifecycle.rollout_report, in a task."
+    )
+
+
+if __name__ == "__main__":
+    main()

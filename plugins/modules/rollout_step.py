@@ -1,0 +1,172 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation of the rollout_step action, which runs on the controller."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: rollout_step
+short_description: Record a step of a node before it is taken
+version_added: 0.1.0
+description:
+  - Closes the open step of the node and opens the next one in the ledger, on disk before the task after it runs, and prints a line of progress.
+  - Refuses when the node has no leave of M(gpufleet.lifecycle.rollout_gate) in this run, or when the rollout belongs to another controller.
+  - With O(state) it closes the node, frees its slot, and writes the report anew.
+attributes:
+  check_mode:
+    support: full
+    details:
+      - Prints the line and records nothing.
+  diff_mode:
+    support: none
+extends_documentation_fragment:
+  - gpufleet.lifecycle._attributes
+  - gpufleet.lifecycle._attributes.controller_only
+author:
+  - gpufleet contributors (@gpufleet)
+options:
+  rollout_id:
+    description:
+      - The name of the rollout and of its directory under C(rollouts/) in O(artifact_dir).
+      - Needed unless O(mode=none).
+    type: str
+    default: ''
+  artifact_dir:
+    description:
+      - Directory on the controller that keeps the ledgers.
+    type: path
+    required: true
+  node:
+    description:
+      - The node; the host of the task when not given.
+    type: str
+  mode:
+    description:
+      - V(none) only prints, for the direct use of a role outside a rollout.
+    type: str
+    choices: [ledger, none]
+    default: ledger
+  name:
+    description:
+      - The step that is about to be taken.
+    type: str
+    choices:
+      - evidence
+      - drain
+      - stop
+      - install
+      - prove
+      - reboot
+      - validate
+      - return
+      - rollback_install
+      - rollback_prove
+      - rollback_reboot
+      - rollback_validate
+  detail:
+    description:
+      - Words for the line of progress.
+    type: str
+    default: ''
+  failed:
+    description:
+      - Close the open step as failed, with this reason. It stays the reason of the node unless O(reason) says another.
+    type: str
+    default: ''
+  state:
+    description:
+      - How the node ended.
+    type: str
+    choices: [done, failed, rolled_back, quarantined, lost, skipped]
+  reason:
+    description:
+      - Why it ended so.
+    type: str
+    default: ''
+  documents:
+    description:
+      - Documents to keep beside the ledger, as JSON files in the directory of the node, by their name without suffix.
+    type: dict
+    default: {}
+seealso:
+  - module: gpufleet.lifecycle.rollout_gate
+"""
+
+EXAMPLES = r"""
+---
+- name: Begin to install
+  gpufleet.lifecycle.rollout_step:
+    rollout_id: driver-535.261.03
+    artifact_dir: /var/lib/gpufleet-controller
+    name: install
+    detail: driver 535.216.03 -> 535.261.03
+
+- name: The node is done
+  gpufleet.lifecycle.rollout_step:
+    rollout_id: driver-535.261.03
+    artifact_dir: /var/lib/gpufleet-controller
+    state: done
+"""
+
+RETURN = r"""
+---
+progress:
+  description: The line that was printed.
+  returned: success
+  type: str
+  sample: '[3/4] gpu-r1-2: install (driver 535.216.03 -> 535.261.03)'
+state:
+  description: The state of the node afterwards.
+  returned: success, with the ledger
+  type: str
+directory:
+  description: Where the documents of the node are kept on the controller.
+  returned: success, with the ledger
+  type: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENT_SPEC = dict(
+    rollout_id=dict(type="str", default=""),
+    artifact_dir=dict(type="path", required=True),
+    node=dict(type="str"),
+    mode=dict(type="str", choices=["ledger", "none"], default="ledger"),
+    name=dict(
+        type="str",
+        choices=[
+            "evidence",
+            "drain",
+            "stop",
+            "install",
+            "prove",
+            "reboot",
+            "validate",
+            "return",
+            "rollback_install",
+            "rollback_prove",
+            "rollback_reboot",
+            "rollback_validate",
+        ],
+    ),
+    detail=dict(type="str", default=""),
+    failed=dict(type="str", default=""),
+    state=dict(type="str", choices=["done", "failed", "rolled_back", "quarantined", "lost", "skipped"]),
+    reason=dict(type="str", default=""),
+    documents=dict(type="dict", default={}),
+)
+
+
+def main():
+    module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
+    module.fail_json(
+        msg="rollout_step runs on the controller, as an action plugin of the collection gpufleet.lifecycle, which was not found: "
+        "call it by its full name, gpufleet.lifecycle.rollout_step, in a task."
+    )
+
+
+if __name__ == "__main__":
+    main()

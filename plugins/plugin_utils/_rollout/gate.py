@@ -1,0 +1,75 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""May this node go now? A pure answer from the state of the rollout and its policy.
+
+Private to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import state
+
+
+@dataclasses.dataclass(frozen=True)
+class Policy:
+    """C(max_down): nodes that may serve no work at a time. C(failure_budget): failed nodes after which nobody starts."""
+
+    max_down: int = 1
+    failure_budget: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Decision:
+    answer: str  # go, wait, skip or stop
+    reason: str
+
+
+def listed(names, most=5):
+    names = list(names)
+    return ", ".join(names[:most]) + (" and %d more" % (len(names) - most) if len(names) > most else "")
+
+
+def decide(view, policy, name):
+    """Answer one node. Only C(go) lets it change anything; C(wait) means that somebody in flight may free a slot."""
+    node = view.nodes.get(name)
+    if node is None:
+        return Decision("skip", "%s is not in the plan" % name)
+    if node.state in state.ENDED:
+        return Decision("skip", "already %s%s" % (node.state, ": " + node.reason if node.reason else ""))
+    if node.state in state.IN_FLIGHT and not node.suspect:
+        return Decision("stop", "already in flight in this run; a node goes once")
+    if policy.max_down < 1:
+        return Decision("stop", "no node may be down at a time (rollout_max_down is %d)" % policy.max_down)
+    if policy.failure_budget < 1:
+        return Decision("stop", "no failure budget was given (rollout_failure_budget is %d)" % policy.failure_budget)
+    failed = view.names(*state.FAILED)
+    if len(failed) >= policy.failure_budget:
+        return Decision("stop", "the failure budget of %d is spent by %s" % (policy.failure_budget, listed(failed)))
+    active = [other.name for other in view.nodes.values() if other.state in state.IN_FLIGHT and not other.suspect]
+    if node.suspect:
+        # It is down already: taking it up again costs no slot of its own, but it works beside the others.
+        if len(active) >= policy.max_down:
+            return Decision("wait", "%d of %d nodes in flight: %s" % (len(active), policy.max_down, listed(active)))
+        return Decision("go", "taken up again: %s" % node.reason)
+    suspects = [other.name for other in view.nodes.values() if other.suspect and other.name != name]
+    out = view.names(*state.OUT_OF_SERVICE)
+    if len(out) >= policy.max_down:
+        return Decision("stop", "every down slot (%d) is held by a node that is out of service: %s" % (policy.max_down, listed(out)))
+    down = active + suspects + out
+    if len(down) >= policy.max_down:
+        return Decision("wait", "%d of %d down slots taken by %s" % (len(down), policy.max_down, listed(down)))
+    return Decision("go", "%d of %d down slots taken, %d of %d failures" % (len(down) + 1, policy.max_down, len(failed), policy.failure_budget))
+
+
+def vanished(view, present):
+    """Nodes in flight that the play no longer holds and that left no verdict: nobody will ever free their slots."""
+    present = set(present)
+    return [node for node in view.nodes.values() if node.state in state.IN_FLIGHT and not node.suspect and node.name not in present]
+
+
+def vanished_reason(node):
+    step = node.open_step
+    return "stopped answering, or its tasks broke off, in step %s" % step.name if step else "stopped answering before its first step"

@@ -1,0 +1,172 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import plan, report, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.plan import Probe
+
+POLICY = {"max_down": 1, "failure_budget": 1}
+
+
+def probes(*names, **fields):
+    return [Probe(name, version=fields.get("version", "1.0"), domain="rack_%s" % name.split("-")[1]) for name in names]
+
+
+def before(name, value, from_version="1.0", to_version="2.0"):
+    view = state.Rollout()
+    view.nodes[name] = state.Node(name, state=value, from_version=from_version, to_version=to_version)
+    return view
+
+
+def test_failure_domains_take_turns_and_numbers_sort_as_numbers():
+    made = plan.build("2.0", probes("g-r1-10", "g-r1-2", "g-r2-1", "g-r1-1", "g-r3-1"), POLICY)
+    assert made.order == ["g-r1-1", "g-r2-1", "g-r3-1", "g-r1-2", "g-r1-10"]
+
+
+def test_canaries_go_first_in_the_order_given():
+    made = plan.build("2.0", probes("g-r1-1", "g-r1-2", "g-r2-1"), POLICY, canaries=["g-r2-1", "g-r1-2"])
+    assert made.order == ["g-r2-1", "g-r1-2", "g-r1-1"]
+
+
+@pytest.mark.parametrize(
+    "probe, previous, expected, words",
+    [
+        (Probe("a", version="1.0"), None, "pending", ""),
+        (Probe("a", version="2.0"), None, "skipped", "already at 2.0"),
+        (Probe("a", version="2.0"), "done", "done", ""),
+        (Probe("a", version="1.0"), "done", "pending", ""),  # the node is believed, not the ledger
+        (Probe("a", version="1.0"), "rolled_back", "pending", ""),
+        (Probe("a", version=None), None, "failed", "no driver was found"),
+        (Probe("a", version="1.0", error="dpkg is broken"), None, "failed", "dpkg is broken"),
+        (Probe("a", reachable=False, error="timed out"), None, "lost", "did not answer before the rollout: timed out"),
+        (Probe("a", reachable=False), "down", "lost", "unreachable"),
+        (Probe("a", version="2.0", quarantined="marker lies there"), None, "quarantined", "marker lies there"),
+        (Probe("a", version="1.0", quarantined="marker"), "down", "quarantined", "marker"),
+    ],
+)
+def test_what_the_plan_says_of_a_node(probe, previous, expected, words):
+    made = plan.build("2.0", [probe], POLICY, previous=before("a", previous) if previous else None)
+    assert made.nodes["a"]["state"] == expected
+    assert words in made.nodes["a"]["reason"]
+    assert made.order == (["a"] if expected == "pending" else [])
+
+
+@pytest.mark.parametrize("value", state.IN_FLIGHT)
+@pytest.mark.parametrize("version, error", [("2.0", ""), ("1.0", ""), (None, ""), (None, "nothing loaded")])
+def test_nodes_left_in_flight_go_first_whatever_is_on_them(value, version, error):
+    found = probes("a-r1", "b-r1") + [Probe("z-r9", version=version, error=error)]
+    made = plan.build("2.0", found, POLICY, previous=before("z-r9", value), canaries=["b-r1"])
+    assert made.order == ["z-r9", "b-r1", "a-r1"]
+    assert made.suspects == ["z-r9"]
+    assert made.nodes["z-r9"]["from"] == "1.0"
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (dict(target="2.0", probes=[]), "list of nodes is empty"),
+        (dict(target="", probes=[Probe("a")]), "No driver version is given for a"),
+        (dict(target=None, probes=[Probe("a")]), "No driver version is given"),
+        (dict(target="latest", probes=[Probe("a")]), "'latest'; expected digits and dots"),
+        (dict(target="535.1.1-1", probes=[Probe("a")]), "expected digits and dots"),
+        (dict(target="2.0", probes=[Probe("a"), Probe("a")]), "named twice: a"),
+        (dict(target="2.0", probes=[Probe("a")], canaries=["b"]), "not among the nodes of this rollout: b"),
+        (dict(target="2.0", probes=[Probe("a")], policy={"max_down": 0, "failure_budget": 1}), "rollout_max_down is 0"),
+        (dict(target="2.0", probes=[Probe("a")], policy={"max_down": 1, "failure_budget": 0}), "rollout_failure_budget is 0"),
+        (dict(target="", targets={"a": "1.0"}, probes=[Probe("a"), Probe("b")]), "given for b"),
+    ],
+)
+def test_bad_input_is_named(arguments, words):
+    with pytest.raises(plan.PlanError, match=words):
+        plan.build(**dict({"policy": POLICY}, **arguments))
+
+
+def test_every_node_can_have_a_version_of_its_own():
+    made = plan.build("", [Probe("a", version="3.0"), Probe("b", version="3.0")], POLICY, targets={"a": "1.0", "b": "2.0"})
+    assert (made.nodes["a"]["to"], made.nodes["b"]["to"], made.target) == ("1.0", "2.0", "1.0, 2.0")
+
+
+def test_the_digest_tells_plans_apart_and_nothing_else():
+    found = probes("a-r1", "b-r2")
+    one = plan.build("2.0", found, POLICY)
+    assert one.sha256 == plan.build("2.0", list(reversed(found)), POLICY).sha256
+    others = [
+        plan.build("2.1", found, POLICY),
+        plan.build("2.0", found[:1], POLICY),
+        plan.build("2.0", found, dict(POLICY, max_down=2)),
+        plan.build("2.0", found, POLICY, canaries=["b-r2"]),
+        plan.build("2.0", probes("a-r1", "b-r2", version="1.1"), POLICY),
+    ]
+    assert len({one.sha256} | {other.sha256 for other in others}) == 6
+
+
+def test_ten_thousand_nodes_are_planned_in_seconds_and_none_is_forgotten():
+    found = [Probe("gpu-%d-%d" % (rack, number), version="1.0", domain="rack_%d" % rack) for rack in range(100) for number in range(100)]
+    made = plan.build("2.0", found, POLICY)
+    assert sorted(made.order) == sorted(probe.name for probe in found)
+    assert len({made.nodes[name]["domain"] for name in made.order[:100]}) == 100
+
+
+def test_the_plan_for_people():
+    made = plan.build("2.0", probes("a-r1") + [Probe("b-r2", version="2.0")], POLICY)
+    lines = plan.describe(made, "x")
+    assert lines[0].startswith("Rollout x: 1 of 2 nodes to 2.0, at most 1 down at a time, stop at 1 failed (plan ")
+    assert lines[1:] == ["  1. a-r1 (rack_r1): driver 1.0 -> 2.0", "  left out: b-r2, skipped, already at 2.0"]
+
+
+def view():
+    made = state.Rollout("x", "r", "2.0", "2026-01-01T00:00:00.000Z", "2026-01-01T01:02:03.000Z")
+    made.nodes["a"] = state.Node("a", state="done", from_version="1.0", to_version="2.0")
+    made.nodes["a"].steps = [
+        state.Step("install", "2026-01-01T00:00:00.000Z", "2026-01-01T00:00:30.000Z", "ok"),
+        state.Step("return", "2026-01-01T00:00:30.000Z", "2026-01-01T00:01:05.000Z", "ok"),
+    ]
+    made.nodes["b"] = state.Node("b", state="rolled_back", from_version="1.0", to_version="2.0", reason="GPU 3 | is\ngone")
+    return made
+
+
+def test_the_report_is_exactly_its_schema():
+    doc = report.document(view(), True)
+    assert json.loads(json.dumps(doc)) == {
+        "schema": "gpufleet.report/1",
+        "started": "2026-01-01T00:00:00.000Z",
+        "finished": "2026-01-01T01:02:03.000Z",
+        "target": "2.0",
+        "verdict": "failed",
+        "nodes": {
+            "a": {
+                "state": "done",
+                "from": "1.0",
+                "to": "2.0",
+                "reason": "",
+                "steps": [
+                    {"name": "install", "started": "2026-01-01T00:00:00.000Z", "finished": "2026-01-01T00:00:30.000Z", "status": "ok"},
+                    {"name": "return", "started": "2026-01-01T00:00:30.000Z", "finished": "2026-01-01T00:01:05.000Z", "status": "ok"},
+                ],
+            },
+            "b": {"state": "rolled_back", "from": "1.0", "to": "2.0", "reason": "GPU 3 | is\ngone", "steps": []},
+        },
+    }
+
+
+def test_the_table():
+    assert report.table(report.document(view(), True)) == [
+        "node  state        from  to   took",
+        "----  -----------  ----  ---  ----------",
+        "a     done         1.0   2.0  1 min 05 s",
+        "b     rolled_back  1.0   2.0  -",
+        "b: GPU 3 | is gone",
+        "failed: 1 done, 1 rolled_back, target 2.0",
+    ]
+
+
+def test_markdown_cells_hold_on_to_their_row():
+    text = report.markdown(report.document(view(), True))
+    assert "| b | rolled_back | 1.0 | 2.0 | - | GPU 3 \\| is gone |" in text
+    assert "finished 2026-01-01T01:02:03.000Z, after 1 h 02 min" in text
+    assert "| return | 2026-01-01T00:00:30.000Z | 35 s | ok |" in text

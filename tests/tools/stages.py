@@ -53,7 +53,7 @@ def _lint() -> t.List[Stage]:
     return [
         Stage("ansible-lint", "lint", 'tests/tools/collections.sh >/dev/null && "$VENV/bin/ansible-lint" --offline --nocolor', "main"),
         Stage("yamllint", "lint", '"$VENV/bin/yamllint" --strict .', "main"),
-        Stage("ruff", "lint", '"$VENV/bin/ruff" check --no-cache .', "main"),
+        Stage("ruff", "lint", '"$VENV/bin/ruff" check --no-cache --output-format concise .', "main"),
         Stage("changelog", "lint", '"$VENV/bin/antsibull-changelog" lint', "main"),
         Stage("docs", "lint", '"$VENV/bin/python" -m tests.tools.docs --check', "main"),
     ]

@@ -1,0 +1,128 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Write the generated documentation: a README for every role and a page for every module.
+
+python3 -m tests.tools.docs            write what differs
+python3 -m tests.tools.docs --check    write nothing; name what differs and exit 1; lint the modules' documentation as well
+
+Runs in the environment `main` (ansible-doc, antsibull-docs and PyYAML are there); `make docs` and `make lint` see to that.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import yaml
+
+from tests.tools import module_docs, role_docs
+from tests.tools.common import COLLECTION, ROOT
+
+NAME = ".".join(COLLECTION)
+BIN = pathlib.Path(sys.prefix) / "bin"
+MODULE_PAGES = ROOT / "docs" / "modules"
+
+
+def ansible_environment():
+    """Environment variables under which Ansible's commands find this checkout as the collection."""
+    collections = subprocess.run(
+        [str(ROOT / "tests" / "tools" / "collections.sh")], stdout=subprocess.PIPE, universal_newlines=True, check=True
+    ).stdout.strip()
+    path = "{0}{1}{2}".format(BIN, os.pathsep, os.environ["PATH"])
+    return dict(os.environ, ANSIBLE_COLLECTIONS_PATH=collections, ANSIBLE_NOCOLOR="1", PATH=path)
+
+
+def ansible_doc(*arguments):
+    """The JSON that ansible-doc answers."""
+    answer = subprocess.run([str(BIN / "ansible-doc"), "--json", *arguments], cwd=str(ROOT), env=ansible_environment(), stdout=subprocess.PIPE, check=True)
+    return json.loads(answer.stdout.decode())
+
+
+def role_pages():
+    """Path and wanted content of every role's README."""
+    for specs in sorted(ROOT.glob("roles/*/meta/argument_specs.yml")):
+        role = specs.parents[1]
+        path = role / "README.md"
+        existing = path.read_text(encoding="utf-8") if path.exists() else ""
+        content = yaml.safe_load(specs.read_text(encoding="utf-8"))["argument_specs"]
+        yield path, role_docs.render(NAME, role.name, content, existing)
+
+
+def module_pages():
+    """Path and wanted content of every module's page, and of the list of them."""
+    names = sorted("{0}.{1}".format(NAME, path.stem) for path in ROOT.glob("plugins/modules/*.py"))
+    if not names:
+        return
+    documented = ansible_doc("-t", "module", *names)
+    for name in names:
+        yield MODULE_PAGES / (name.rpartition(".")[2] + ".md"), module_docs.render(name, documented[name])
+    yield MODULE_PAGES / "README.md", module_docs.index(documented)
+
+
+def stale_pages(wanted):
+    """Pages of modules there are no more."""
+    return sorted(set(MODULE_PAGES.glob("*.md")) - set(wanted))
+
+
+def difference(path, content):
+    """What would change in a file, as a unified diff; empty when nothing would."""
+    existing = path.read_text(encoding="utf-8") if path.exists() else ""
+    name = str(path.relative_to(ROOT))
+    return list(difflib.unified_diff(existing.splitlines(), content.splitlines(), name, name + " (as generated)", lineterm=""))
+
+
+def check(wanted):
+    """Name what is not as it would be generated. The number of such files."""
+    wrong = 0
+    for path, content in sorted(wanted.items()):
+        lines = difference(path, content)
+        if lines:
+            wrong += 1
+            print("\n".join(lines[:20]))
+    for path in stale_pages(wanted):
+        wrong += 1
+        print("{0}: documents a module there is no more".format(path.relative_to(ROOT)))
+    if wrong:
+        print("{0} generated files are not as `make docs` writes them".format(wrong))
+    return wrong
+
+
+def write(wanted):
+    """Write what differs and remove what is stale."""
+    for path, content in sorted(wanted.items()):
+        if difference(path, content):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content, encoding="utf-8")
+            print("wrote {0}".format(path.relative_to(ROOT)))
+    for path in stale_pages(wanted):
+        path.unlink()
+        print("removed {0}".format(path.relative_to(ROOT)))
+
+
+def lint():
+    """antsibull-docs on the collection: markup, references, plugin documentation. Its exit status."""
+    command = [str(BIN / "antsibull-docs"), "lint-collection-docs", "--plugin-docs", "--validate-collection-refs", "self", "--skip-rstcheck"]
+    return subprocess.call([*command, str(ROOT / ".lab" / "collections" / "ansible_collections" / pathlib.Path(*COLLECTION))], env=ansible_environment())
+
+
+def main(arguments):
+    """Write or check; answer the exit status."""
+    wanted = dict(role_pages())
+    wanted.update(module_pages())
+    if arguments == ["--check"]:
+        wrong = check(wanted)
+        return 1 if lint() != 0 or wrong else 0
+    if arguments:
+        print(__doc__, file=sys.stderr)
+        return 2
+    write(wanted)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,131 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A role says what it takes in one place, and its defaults agree."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+import pytest
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir()) if (ROOT / "roles").is_dir() else []
+TASK_FILES = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("roles/*/tasks/**/*.yml"))
+TASK_LINES = 60
+
+# Options that have no sane default: the role refuses to run without them.
+REQUIRED = {
+    "nvidia_driver": {"nvidia_driver_version"},
+    "gpu_node_upgrade": {"gpu_node_upgrade_version"},
+}
+
+
+def load(role, *parts):
+    path = ROOT.joinpath("roles", role, *parts)
+    return (yaml.safe_load(path.read_text(encoding="utf-8")) or {}) if path.exists() else {}
+
+
+def defaults(role):
+    directory = ROOT / "roles" / role / "defaults" / "main"
+    if directory.is_dir():
+        merged = {}
+        for path in sorted(directory.glob("*.yml")):
+            merged.update(yaml.safe_load(path.read_text(encoding="utf-8")) or {})
+        return merged
+    return load(role, "defaults", "main.yml")
+
+
+def specs(role):
+    return load(role, "meta", "argument_specs.yml").get("argument_specs", {})
+
+
+def options(role):
+    """Every option of every entry point of the role."""
+    merged = {}
+    for spec in specs(role).values():
+        merged.update(spec.get("options") or {})
+    return merged
+
+
+def test_the_collection_has_roles():
+    assert ROLES
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_has_its_files(role):
+    for part in ("defaults/main.yml", "meta/main.yml", "meta/argument_specs.yml", "tasks/main.yml", "README.md"):
+        assert (ROOT / "roles" / role / part).exists(), part
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_specs_and_defaults_name_the_same_options(role):
+    required = {name for name, option in options(role).items() if option.get("required")}
+    assert required == REQUIRED.get(role, set()), "an option without a default is a decision: it is listed in this test"
+    assert set(defaults(role)) == set(options(role)) - required
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_specs_and_defaults_give_the_same_value(role):
+    """A default that is itself a template may be said in words instead."""
+    values = defaults(role)
+    for name, option in options(role).items():
+        if option.get("required"):
+            continue
+        templated = "{{" in str(values[name])
+        if "default" in option or not templated:
+            assert option.get("default") == values[name], name
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_option_has_type_and_description(role):
+    for name, option in options(role).items():
+        assert option.get("type"), name
+        assert option.get("description"), name
+        assert option["type"] != "list" or option.get("elements"), name
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_entry_point_is_described(role):
+    for name, spec in specs(role).items():
+        assert spec.get("short_description"), name
+        assert spec.get("version_added"), name
+        assert (ROOT / "roles" / role / "tasks" / (name + ".yml")).exists(), name
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_variable_carries_the_name_of_its_role(role):
+    assert [name for name in defaults(role) if not name.startswith(role + "_")] == []
+    internal = {}
+    for path in sorted((ROOT / "roles" / role / "vars").glob("*.yml")):
+        internal.update(yaml.safe_load(path.read_text(encoding="utf-8")) or {})
+    assert [name for name in internal if not name.startswith("__{0}_".format(role))] == []
+
+
+@pytest.mark.parametrize("path", TASK_FILES)
+def test_task_file_is_short_enough(path):
+    assert (ROOT / path).read_text(encoding="utf-8").count("\n") <= TASK_LINES
+
+
+@pytest.mark.parametrize("path", TASK_FILES)
+def test_errors_are_not_waved_through(path):
+    text = (ROOT / path).read_text(encoding="utf-8")
+    assert "ignore_errors" not in text
+    for line in text.splitlines():
+        if re.search(r"failed_when:\s*false\b", line):
+            assert "#" in line, "failed_when: false needs its reason beside it"
+
+
+@pytest.mark.parametrize("path", TASK_FILES)
+def test_facts_are_read_from_ansible_facts(path):
+    """Injected facts (ansible_distribution, ...) go away with ansible-core 2.24."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    allowed = (
+        "ansible_facts", "ansible_check_mode", "ansible_diff_mode", "ansible_play_hosts", "ansible_play_hosts_all", "ansible_play_batch", "ansible_loop",
+        "ansible_loop_var", "ansible_failed_result", "ansible_failed_task", "ansible_version", "ansible_host", "ansible_run_tags", "ansible_user",
+        "ansible_become", "ansible_connection", "ansible_python_interpreter", "ansible_role_name", "ansible_parent_role_names", "ansible_collection_name",
+    )
+    found = set(re.findall(r"(?<![\w.'\"/-])ansible_[a-z_]+\b(?!\.)", text))
+    assert sorted(found - set(allowed)) == []

@@ -18,42 +18,12 @@ from ._sets import (
     APART_NAME_PATTERN, DKMS_BUILD_MIB, DKMS_MODULES_MIB, DRIVER_NAME_PATTERN, DRIVER_SOURCE_PATTERN,
     DRIVER_VERSION_PATTERN, KERNEL_NAME_PATTERN, SETS,
 )
+from .versions import Key, upstream
 
 MIB = 1024 * 1024
 
 
-# --- versions -------------------------------------------------------------------------------------------------------
-
-def upstream(version):
-    """``1:535.261.03-1~bpo12+1`` -> ``535.261.03``."""
-    rest = version.split(":", 1)[1] if ":" in version else version
-    return rest.rsplit("-", 1)[0] if "-" in rest else rest
-
-
-def version_key(version):
-    """A key that sorts Debian versions as dpkg does."""
-    epoch, rest = version.split(":", 1) if ":" in version else ("0", version)
-    main, revision = rest.rsplit("-", 1) if "-" in rest else (rest, "0")
-    return int(epoch) if epoch.isdigit() else 0, _part_key(main), _part_key(revision)
-
-
-def _part_key(part):
-    key = []
-    while part:
-        word = re.match(r"[^0-9]*", part).group(0)
-        part = part[len(word):]
-        digits = re.match(r"[0-9]*", part).group(0)
-        part = part[len(digits):]
-        key.append((tuple(_char_key(char) for char in word) + (0,), int(digits or "0")))
-    key.append(((0,), 0))
-    return tuple(key)
-
-
-def _char_key(char):
-    if char == "~":
-        return -1
-    return ord(char) if char.isalpha() else ord(char) + 256
-
+# --- belonging -------------------------------------------------------------------------------------------------------
 
 def is_driver_package(name, version, source=None):
     """Whether a package carries the version of an NVIDIA driver of any family."""
@@ -92,7 +62,16 @@ def available(table, index, flavour=None):
         for record in index.get(table["flavours"][name]["root"], []):
             if record["downloadable"] and family(table, record):
                 found.add(record["version"])
-    return sorted(found, key=version_key, reverse=True)
+    return sorted(found, key=Key, reverse=True)
+
+
+def installed_driver(table, installed):
+    """Names of the driver's packages that are installed, whoever asked for them."""
+    return sorted(name for name, have in installed.items() if have["installed"] and have["source"] in table["sources"])
+
+
+def driver_versions(table, installed):
+    return dict((name, installed[name]["version"]) for name in installed_driver(table, installed))
 
 
 def matches(wanted, version):
@@ -116,16 +95,16 @@ def resolve(table, index, installed, wanted, flavour="proprietary", extra=()):
         "dkms_name": data["dkms_name"], "dkms_version": None, "available": known, "obsolete": [], "refusals": [],
     }
     obsolete = other_flavours(table, flavour)
-    result["obsolete"] = sorted(name for name in installed if name in obsolete)
+    result["obsolete"] = [name for name in installed_driver(table, installed) if name in obsolete]
     current = installed.get(data["root"], {}).get("version")
     usable = [rec["version"] for rec in index.get(data["root"], []) if matches(wanted, rec["version"]) and (rec["downloadable"] or rec["version"] == current)]
-    candidates = sorted(set(usable), key=lambda version: (version == current, version_key(version)), reverse=True)
+    candidates = sorted(set(usable), key=lambda version: (version == current, Key(version)), reverse=True)
     if not candidates:
         result["refusals"].append(unknown_version(table, index, wanted, flavour, known))
         return result
     roots = [data["root"]] + list(table["roots"]) + list(extra)
-    roots += sorted(name for name, have in installed.items() if have["source"] in table["sources"] and name not in obsolete)
-    attempts = [(version,) + closure(table, index, installed, version, roots, obsolete) for version in candidates]
+    roots += [name for name in installed_driver(table, installed) if name not in obsolete]
+    attempts = [(version,) + closure(table, index, installed, anchor(index, data["root"], version), roots, obsolete) for version in candidates]
     complete = [item for item in attempts if not item[2]]
     version, packages, missing = (complete or attempts)[0]
     result.update(version=version, upstream=upstream(version), dkms_version=upstream(version))
@@ -136,12 +115,17 @@ def resolve(table, index, installed, wanted, flavour="proprietary", extra=()):
     return result
 
 
-def closure(table, index, installed, version, roots, excluded):
+def anchor(index, root, version):
+    """``(version, source package)`` that the rest of the set is chosen by."""
+    return version, next(record["source"] for record in index[root] if record["version"] == version)
+
+
+def closure(table, index, installed, target, roots, excluded):
     """``(packages, missing)``: what the roots need of the driver's own packages, each at exactly one version."""
     packages, missing = {}, {}
     providers = {}
     for name, records in index.items():
-        record = pick(table, records, installed.get(name), version)
+        record = pick(table, records, installed.get(name), target)
         if record and name not in excluded:
             for provided in record["provides"]:
                 providers.setdefault(provided, name)
@@ -150,32 +134,31 @@ def closure(table, index, installed, version, roots, excluded):
         name = queue.pop(0)
         if name in packages or name in missing:
             continue
-        record = pick(table, index.get(name, []), installed.get(name), version)
+        record = pick(table, index.get(name, []), installed.get(name), target)
         if record is None:
-            missing[name] = sorted((rec["version"] for rec in index.get(name, [])), key=version_key, reverse=True)
+            missing[name] = sorted((rec["version"] for rec in index.get(name, [])), key=Key, reverse=True)
             continue
         packages[name] = record["version"]
         for group in record["depends"]:
-            chosen = choose(table, index, installed, version, group, providers, excluded)
+            chosen = choose(table, index, installed, target, group, providers, excluded)
             if chosen:
                 queue.append(chosen)
     return packages, missing
 
 
-def pick(table, records, have, version):
-    """The driver's record at this version. A binary of another driver source counts when its upstream version agrees."""
+def pick(table, records, have, target):
+    """The driver's record at the target's version; a binary of another driver source counts when its upstream version agrees."""
+    version, source = target
     fitting = [rec for rec in records if family(table, rec) and upstream(rec["version"]) == upstream(version)
-               and (rec["downloadable"] or (have and have["version"] == rec["version"]))]
-    exact = [rec for rec in fitting if rec["version"] == version]
-    other_source = [rec for rec in fitting if rec["source"] != table["sources"][0]]
-    best = exact or sorted(other_source, key=lambda rec: version_key(rec["version"]), reverse=True)
-    return best[0] if best else None
+               and (rec["downloadable"] or (have and have["version"] == rec["version"]))
+               and (rec["version"] == version or rec["source"] != source)]
+    return max(fitting, key=lambda rec: (rec["version"] == version, Key(rec["version"])), default=None)
 
 
-def choose(table, index, installed, version, group, providers, excluded):
+def choose(table, index, installed, target, group, providers, excluded):
     """Which package of the driver answers a dependency; None when the dependency is none of the driver's business."""
     for name in group:
-        if name not in excluded and pick(table, index.get(name, []), installed.get(name), version):
+        if name not in excluded and pick(table, index.get(name, []), installed.get(name), target):
             return name
         if name in providers:
             return providers[name]
@@ -245,9 +228,9 @@ def decide_transaction(transaction, wanted, installed, index, removable=()):
             "find what conflicts with the driver (apt-get -s install with the resolved set), or name the packages in allow_removal"))
     mixed = dict((name, version) for name, version in after.items()
                  if name not in wanted and is_driver_package(name, version, source_of(name, version, installed, index)))
-    if mixed:
+    if mixed and wanted:
         listing = ", ".join("%s %s" % item for item in sorted(mixed.items()))
-        versions = sorted(set(upstream(version) for version in wanted.values())) or ["no driver"]
+        versions = sorted(set(upstream(version) for version in wanted.values()))
         refusals.append(refusal(
             "mixed_set", mixed, listing, ", ".join(versions),
             "The transaction would leave driver packages that do not belong to the resolved set for %s: %s. "

@@ -1,0 +1,267 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""apt and dpkg: reading what they know, and running them. No decision is made here."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+
+from . import files, kernels
+from .versions import compare
+
+# dpkg's own defaults, and ours: a change never waits for an answer at a terminal.
+COMMON_OPTIONS = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold", "-o", "Dpkg::Use-Pty=0")
+INSTALL_OPTIONS = ("--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages")
+DPKG_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+QUERY_FORMAT = "${db:Status-Abbrev}|${Package}|${Architecture}|${Version}|${source:Package}|${Installed-Size}\\n"
+
+SHIM = """#!/bin/sh
+# gpufleet.lifecycle: while driver packages are installed, modules are registered with DKMS and not built; the step that
+# follows imports or builds them for every kernel, and says so when it cannot.
+case "$1" in
+    build|install|autoinstall) echo "dkms $1: left to the step that follows"; exit 0 ;;
+esac
+exec /usr/sbin/dkms "$@"
+"""
+
+
+# --- parsers --------------------------------------------------------------------------------------------------------
+
+def parse_os_release(text):
+    found = {}
+    for line in text.splitlines():
+        key, sep, value = line.strip().partition("=")
+        if sep and not key.startswith("#"):
+            found[key] = value.strip().strip("\"'")
+    return found
+
+
+def parse_show(text):
+    """``apt-cache show`` -> ``{name: [record, ...]}``; a record that has a file name can be downloaded."""
+    index = {}
+    for stanza in re.split(r"\n\s*\n", text):
+        fields = parse_stanza(stanza)
+        if "Package" not in fields or "Version" not in fields:
+            continue
+        name = fields["Package"]
+        source = fields.get("Source", name).split(" ", 1)[0]
+        record = {
+            "name": name, "version": fields["Version"], "source": source, "architecture": fields.get("Architecture", ""),
+            "depends": parse_depends(fields.get("Pre-Depends", "")) + parse_depends(fields.get("Depends", "")),
+            "provides": [group[0] for group in parse_depends(fields.get("Provides", ""))],
+            "size": int(fields.get("Size") or 0), "installed_kib": int(fields.get("Installed-Size") or 0),
+            "downloadable": bool(fields.get("Filename")),
+        }
+        same = [old for old in index.get(name, []) if old["version"] == record["version"]]
+        if same:
+            same[0]["downloadable"] = same[0]["downloadable"] or record["downloadable"]
+            continue
+        index.setdefault(name, []).append(record)
+    return index
+
+
+def parse_stanza(stanza):
+    fields, key = {}, None
+    for line in stanza.splitlines():
+        if line[:1] in (" ", "\t"):
+            if key:
+                fields[key] += "\n" + line.strip()
+            continue
+        name, sep, value = line.partition(":")
+        if sep:
+            key = name
+            fields[key] = value.strip()
+    return fields
+
+
+def parse_depends(text):
+    """``a (= 1) | b, c`` -> ``[["a", "b"], ["c"]]``."""
+    groups = []
+    for part in text.replace("\n", " ").split(","):
+        names = [re.match(r"[^\s(\[:]+", item.strip()) for item in part.split("|")]
+        names = [match.group(0) for match in names if match]
+        if names:
+            groups.append(names)
+    return groups
+
+
+def parse_query(text):
+    """Output of dpkg-query in :data:`QUERY_FORMAT` -> ``{name: {...}}``; a foreign architecture's name carries it."""
+    rows = []
+    for line in text.splitlines():
+        parts = line.split("|")
+        if len(parts) == 6 and parts[0].strip():
+            rows.append(parts)
+    native = next((row[2] for row in rows if row[1] == "dpkg"), None)
+    installed = {}
+    for status, name, arch, version, source, size in rows:
+        key = name if arch in (native, "all", "") or native is None else "%s:%s" % (name, arch)
+        state = status[1:2]
+        installed[key] = {
+            "version": version, "source": source, "status": status.strip(), "hold": status[:1] == "h", "size_kib": int(size or 0),
+            "installed": state in "iFHUWt", "ok": state in "iWt" and status[2:3].strip() == "",
+        }
+    return installed
+
+
+def parse_simulation(text):
+    """``apt-get -s`` -> the transaction as data."""
+    transaction = {"install": [], "upgrade": [], "downgrade": [], "reinstall": [], "remove": []}
+    for line in text.splitlines():
+        match = re.match(r"^Inst (\S+) (?:\[([^\]]*)\] )?\((\S+) ", line)
+        if match:
+            name, old, new = match.groups()
+            if old is None:
+                transaction["install"].append({"name": name, "version": new})
+            elif old == new:
+                transaction["reinstall"].append({"name": name, "version": new, "from": old})
+            else:
+                kind = "upgrade" if compare(new, old) > 0 else "downgrade"
+                transaction[kind].append({"name": name, "version": new, "from": old})
+            continue
+        match = re.match(r"^(?:Remv|Purg) (\S+)(?: \[([^\]]*)\])?", line)
+        if match and match.group(1) not in [item["name"] for item in transaction["remove"]]:
+            transaction["remove"].append({"name": match.group(1), "version": match.group(2) or ""})
+    for items in transaction.values():
+        items.sort(key=lambda item: item["name"])
+    return transaction
+
+
+def parse_uris(text):
+    """``apt-get --print-uris`` -> ``{archive: bytes}`` of what is not in the cache yet."""
+    found = {}
+    for line in text.splitlines():
+        match = re.match(r"^'[^']+' (\S+) ([0-9]+)", line)
+        if match:
+            found[match.group(1)] = int(match.group(2))
+    return found
+
+
+def tail(text, lines=25):
+    return "\n".join(text.rstrip().splitlines()[-lines:])
+
+
+# --- the machine ----------------------------------------------------------------------------------------------------
+
+class AptError(Exception):
+    """A command of apt or dpkg failed. ``output`` is the end of what it said."""
+
+    def __init__(self, what, rc, out, err):
+        self.rc = rc
+        self.output = tail((out.rstrip() + "\n" + err).strip())
+        lines = [line for line in self.output.splitlines() if line.startswith("E: ")] or self.output.splitlines()[-3:]
+        super().__init__("%s failed (exit status %s): %s" % (what, rc, " ".join(lines) or "it said nothing"))
+
+
+class Apt:
+    """apt and dpkg of one machine. ``runner(argv, timeout)`` answers ``(rc, out, err)``."""
+
+    def __init__(self, runner, root="/", lock_timeout_s=300, timeout_s=3600):
+        self.runner = runner
+        self.root = root
+        self.timeout_s = timeout_s
+        self.lock_options = ("-o", "DPkg::Lock::Timeout=%d" % lock_timeout_s)
+
+    def path(self, *parts):
+        return files.under(self.root, *parts)
+
+    def run(self, what, argv, timeout=120, ok=(0,)):
+        rc, out, err = self.runner(list(argv), timeout)
+        if rc not in ok:
+            raise AptError(what, rc, out, err)
+        return out
+
+    # reading
+
+    def os_release(self):
+        return parse_os_release(files.read_text(self.path("/etc/os-release")) or "")
+
+    def installed(self):
+        return parse_query(self.run("dpkg-query", ["dpkg-query", "-W", "-f", QUERY_FORMAT], ok=(0, 1)))
+
+    def index(self, name_pattern, also=()):
+        names = self.run("apt-cache pkgnames", ["apt-cache", "pkgnames"]).split()
+        wanted = sorted(set(name for name in names if re.search(name_pattern, name)) | set(also))
+        if not wanted:
+            return {}
+        # 100: some names are virtual and have no record, which is no error here
+        return parse_show(self.run("apt-cache show", ["apt-cache", "show", "--"] + wanted, ok=(0, 100)))
+
+    def interrupted(self, installed):
+        """What an interrupted dpkg left: ``(journal entries, packages that are not configured)``."""
+        journal = [name for name in glob.glob(self.path("/var/lib/dpkg/updates/*")) if re.match(r"^[0-9]+$", os.path.basename(name))]
+        broken = sorted(name for name, have in installed.items() if have["installed"] and not have["ok"])
+        return sorted(os.path.basename(name) for name in journal), broken
+
+    def initrd_bytes(self):
+        sizes = [os.stat(name).st_size for name in glob.glob(self.path("/boot/initrd.img-*")) + glob.glob(self.path("/boot/initramfs-*.img"))]
+        return max(sizes) if sizes else 0
+
+    def kernels(self):
+        return kernels.find_installed(self.root)
+
+    def filesystems(self, paths):
+        """``{path: {"device", "free"}}`` for the nearest directory that exists; a path that cannot be read is left out."""
+        found = {}
+        for path in paths:
+            real = self.path(path)
+            while not os.path.isdir(real) and real != os.path.dirname(real):
+                real = os.path.dirname(real)
+            try:
+                stat = os.statvfs(real)
+                found[path] = {"device": os.stat(real).st_dev, "free": stat.f_bavail * stat.f_frsize}
+            except OSError:
+                continue
+        return found
+
+    def simulate(self, arguments, action="install", options=()):
+        command = ["apt-get", "-s", "-q"] + list(INSTALL_OPTIONS) + list(options) + [action] + list(arguments)
+        return parse_simulation(self.run("the simulated transaction", command))
+
+    def to_download(self, arguments, options=()):
+        command = ["apt-get", "-q", "-y", "--print-uris"] + list(INSTALL_OPTIONS) + list(options) + ["install"] + list(arguments)
+        return parse_uris(self.run("apt-get --print-uris", command))
+
+    # acting
+
+    def configure(self):
+        """Finish what an interrupted dpkg left; answers the error, if one, instead of raising it."""
+        rc, out, err = self.runner(["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"], self.timeout_s)
+        return None if rc == 0 else AptError("dpkg --configure -a", rc, out, err)
+
+    def change(self, arguments, action="install", options=()):
+        command = ["apt-get", "-q", "-y"] + list(self.lock_options) + list(COMMON_OPTIONS) + list(INSTALL_OPTIONS) + list(options)
+        return self.run("apt-get %s" % action, command + [action] + list(arguments), timeout=self.timeout_s)
+
+    def mark(self, action, names):
+        if names:
+            self.run("apt-mark %s" % action, ["apt-mark", action] + sorted(names))
+
+    def deferred_dkms_options(self, directory="/var/lib/gpufleet/dkms-deferred"):
+        """apt options under which package scripts register with DKMS and do not build. Nothing is left to undo."""
+        place = self.path(directory)
+        os.makedirs(place, mode=0o755, exist_ok=True)
+        write_atomically(os.path.join(place, "dkms"), SHIM, 0o755)
+        return ("-o", "DPkg::Path=%s:%s" % (directory, DPKG_PATH))
+
+
+def write_atomically(path, content, mode=0o644):
+    """Write a file so that a reader sees the old one or the new one; an equal file is left alone."""
+    if files.read_text(path) == content and (os.stat(path).st_mode & 0o7777) == mode:
+        return False
+    temporary = "%s.%d.tmp" % (path, os.getpid())
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
+        handle.write(content)
+        handle.flush()
+        os.fchmod(handle.fileno(), mode)
+        os.fsync(handle.fileno())
+    os.replace(temporary, path)
+    return True

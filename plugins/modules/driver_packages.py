@@ -1,0 +1,365 @@
+#!/usr/bin/python
+# -*- coding: utf-8 -*-
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: driver_packages
+short_description: Bring a coherent set of NVIDIA driver packages to one exact version
+version_added: 0.1.0
+author:
+  - gpufleet contributors (@gpufleet)
+description:
+  - Resolves which packages make the driver of a version on this node, each at exactly one version, and simulates the
+    transaction before anything is touched.
+  - A transaction is refused when it would leave a driver package that does not belong to the set (a transitional package or
+    an alternative dependency brings those), change a kernel package, remove a package that is not the driver's, or leave too
+    little disk space. Every refusal names the packages, what was found, what was expected and the next step.
+  - Packages of the driver that are installed already belong to the set, whoever installed them.
+  - After the change the versions are read back, and the task fails when one differs. Holds are put back whatever happens.
+  - An interrupted C(dpkg) is finished first and reported.
+  - Everything that changes the node happens under the node's lock.
+  - Packages that are installed prove no kernel module. M(gpufleet.lifecycle.dkms_module) builds it, and
+    M(gpufleet.lifecycle.driver_audit) proves it.
+attributes:
+  check_mode:
+    support: full
+    details:
+      - Resolves and simulates, and fails for a refusal as a run would.
+      - On a node without the driver's repository the result is RV(resolvable=false) with RV(reason) instead of a failure.
+  diff_mode:
+    support: full
+  platform:
+    platforms: Debian
+extends_documentation_fragment:
+  - gpufleet.lifecycle._attributes
+options:
+  version:
+    description:
+      - The driver's version such as V(535.261.03), or the version of its packages such as V(535.261.03-1).
+      - Required unless O(state=absent).
+    type: str
+  flavour:
+    description:
+      - The kernel module, NVIDIA's proprietary one or the open one. The other one is removed.
+    type: str
+    choices: [proprietary, open]
+    default: proprietary
+  state:
+    description:
+      - V(resolved) only answers which set it is and what the transaction would do.
+      - V(downloaded) brings the archives of the whole set into the package cache, of packages that are installed too.
+      - V(present) installs, upgrades or downgrades to exactly that set.
+      - V(absent) removes all packages of the driver.
+    type: str
+    choices: [resolved, downloaded, present, absent]
+    default: present
+  extra_packages:
+    description:
+      - More packages of the driver that belong to the set, such as V(libnvcuvid1) or V(nvidia-cuda-mps).
+    type: list
+    elements: str
+    default: []
+  hold:
+    description:
+      - V(true) holds every package of the set, V(false) lifts their hold. Without it, holds stay as they are.
+      - Only used with O(state=present).
+    type: bool
+  pin:
+    description:
+      - V(true) writes O(pin_file) so that apt allows the driver's packages at this version alone, and no other driver family of
+        the archive. It is written after the packages were read back, so it never asks for a version that is not there.
+      - V(false) removes it. Without it the file is left alone.
+      - O(state=absent) removes the file in any case.
+    type: bool
+  pin_file:
+    description:
+      - The apt preferences file of O(pin).
+    type: path
+    default: /etc/apt/preferences.d/gpufleet-nvidia-driver.pref
+  dkms_build:
+    description:
+      - V(postinst) leaves the DKMS build to the package's own script, which builds for the running and the newest kernel only.
+      - V(deferred) lets the script register the module with DKMS and build nothing. A task with
+        M(gpufleet.lifecycle.dkms_module) has to follow.
+    type: str
+    choices: [postinst, deferred]
+    default: postinst
+  allow_removal:
+    description:
+      - Packages that are not the driver's and that the transaction may remove.
+    type: list
+    elements: str
+    default: []
+  min_free_mib:
+    description:
+      - MiB that must be left over on every file system that the change writes to (the package cache, C(/usr), the DKMS tree,
+        C(/lib/modules), C(/boot)).
+    type: int
+    default: 512
+  repository_ready:
+    description:
+      - V(false) says that an earlier task would have changed the repositories, had it not run in check mode. In check mode an
+        unknown version is RV(resolvable=false) then, and not a failure.
+    type: bool
+    default: true
+  lock_timeout_s:
+    description:
+      - Seconds to wait for the node's lock.
+    type: int
+    default: 600
+  apt_lock_timeout_s:
+    description:
+      - Seconds to wait for the package manager's own locks.
+    type: int
+    default: 300
+  timeout_s:
+    description:
+      - Seconds after which a package command is given up.
+    type: int
+    default: 3600
+  rollout_id:
+    description:
+      - Recorded in the node's lock, for whoever waits for it.
+    type: str
+  step:
+    description:
+      - Recorded in the node's lock.
+    type: str
+seealso:
+  - module: gpufleet.lifecycle.dkms_module
+  - module: gpufleet.lifecycle.driver_audit
+"""
+
+EXAMPLES = r"""
+- name: Say which packages make a driver, and what a change to it would do
+  gpufleet.lifecycle.driver_packages:
+    version: 535.261.03
+    state: resolved
+  register: plan
+
+- name: Download a driver while the node still works
+  gpufleet.lifecycle.driver_packages:
+    version: 535.261.03
+    state: downloaded
+
+- name: Install exactly this driver, pinned and held, and leave the kernel module to the next task
+  gpufleet.lifecycle.driver_packages:
+    version: 535.261.03
+    hold: true
+    pin: true
+    dkms_build: deferred
+"""
+
+RETURN = r"""
+resolvable:
+  description: Whether the set could be resolved. V(false) without a failure is seen in check mode only. V(null) with O(state=absent).
+  returned: always
+  type: bool
+reason:
+  description: Why the set could not be resolved, else empty.
+  returned: always
+  type: str
+resolved:
+  description: The coherent set. V(null) with O(state=absent) and on an unsupported operating system.
+  returned: always
+  type: dict
+  contains:
+    wanted: {description: The version asked for., type: str}
+    flavour: {description: The flavour asked for., type: str}
+    version: {description: The version of the kernel module's package., type: str, sample: 535.261.03-1}
+    upstream: {description: The driver's version., type: str, sample: 535.261.03}
+    packages: {description: Every package of the set with its exact version., type: dict, sample: {nvidia-smi: 535.261.03-1}}
+    dkms_name: {description: Name of the module in DKMS., type: str, sample: nvidia-current}
+    dkms_version: {description: Version of the module in DKMS., type: str, sample: 535.261.03}
+    available: {description: Versions that can be had with this flavour, newest first., type: list, elements: str}
+    obsolete: {description: Installed packages of the other flavour., type: list, elements: str}
+    refusals: {description: The part of RV(refusals) that is about the set., type: list, elements: dict}
+transaction:
+  description: The transaction, as simulated before the change; the lists are empty when there is nothing to do.
+  returned: always
+  type: dict
+  contains:
+    install: {description: New packages., type: list, elements: dict, sample: [{name: nvidia-smi, version: 535.261.03-1}]}
+    upgrade: {description: Packages that get a newer version., type: list, elements: dict}
+    downgrade: {description: Packages that get an older version., type: list, elements: dict}
+    reinstall: {description: Packages that are installed again., type: list, elements: dict}
+    remove: {description: Packages that go., type: list, elements: dict}
+refusals:
+  description: Why the change was refused.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    id:
+      description:
+        - One of V(unsupported_os), V(unknown_version), V(partly_available), V(no_solution), V(mixed_set), V(kernel_change),
+          V(removal), V(not_exact), V(disk), V(disk_unknown).
+      type: str
+    packages: {description: The packages it is about., type: list, elements: str}
+    found: {description: What was found., type: str}
+    expected: {description: What was expected., type: str}
+    message: {description: The refusal in words., type: str}
+    next_step: {description: What to do about it., type: str}
+actions:
+  description: What was done, or in check mode would be done, in sentences.
+  returned: always
+  type: list
+  elements: str
+disk:
+  description: Bytes the change needs below each path, a generous estimate.
+  returned: always
+  type: dict
+download_bytes:
+  description: Bytes that are not in the package cache yet.
+  returned: always
+  type: int
+repaired:
+  description: Whether an interrupted C(dpkg) run was found, and finished unless in check mode.
+  returned: always
+  type: bool
+lock:
+  description: Who holds the node's lock, when it was not free in time.
+  returned: when the lock was not free
+  type: dict
+output:
+  description: The end of what a failed command said.
+  returned: when a package command failed
+  type: str
+make_log:
+  description: Path of the log of a DKMS build that failed in this run.
+  returned: when a DKMS build failed
+  type: str
+make_log_tail:
+  description: The end of that log.
+  returned: when a DKMS build failed
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import files
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.apt import Apt, AptError
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.lock import LockTimeout, NodeLock, ignore_hangup
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.package_change import ChangeFailed, PackageChange
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.packages import driver_versions
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.runner import Runner
+
+ARGUMENT_SPEC = dict(
+    version=dict(type="str"),
+    flavour=dict(type="str", choices=["proprietary", "open"], default="proprietary"),
+    state=dict(type="str", choices=["resolved", "downloaded", "present", "absent"], default="present"),
+    extra_packages=dict(type="list", elements="str", default=[]),
+    hold=dict(type="bool"),
+    pin=dict(type="bool"),
+    pin_file=dict(type="path", default="/etc/apt/preferences.d/gpufleet-nvidia-driver.pref"),
+    dkms_build=dict(type="str", choices=["postinst", "deferred"], default="postinst"),
+    allow_removal=dict(type="list", elements="str", default=[]),
+    min_free_mib=dict(type="int", default=512),
+    repository_ready=dict(type="bool", default=True),
+    lock_timeout_s=dict(type="int", default=600),
+    apt_lock_timeout_s=dict(type="int", default=300),
+    timeout_s=dict(type="int", default=3600),
+    rollout_id=dict(type="str"),
+    step=dict(type="str"),
+)
+
+
+def answer(plan, change):
+    """The part of the result that every way out has."""
+    resolved = plan["resolved"]
+    unresolved = [item["message"] for item in resolved["refusals"]] if resolved else []
+    return {
+        "resolvable": resolved["resolvable"] if resolved else None, "reason": " ".join(unresolved), "resolved": resolved,
+        "transaction": plan["transaction"], "refusals": plan["refusals"], "disk": plan["disk"], "download_bytes": plan["download_bytes"],
+        "actions": change.actions, "repaired": change.repaired or bool(plan["journal"] or plan["broken"]),
+    }
+
+
+def difference(change, plan, changed):
+    """What --diff shows: package versions, and the pin."""
+    before = driver_versions(plan["table"], plan["installed"])
+    after = dict(before)
+    for item in plan["transaction"]["remove"]:
+        after.pop(item["name"], None)
+    for kind in ("install", "upgrade", "downgrade"):
+        after.update((item["name"], item["version"]) for item in plan["transaction"][kind])
+    parts = [{"before_header": "driver packages", "after_header": "driver packages", "before": lines(before), "after": lines(after)}]
+    if change.options["state"] in ("present", "absent") and plan["resolved"] is not None and change.pin_differs(plan):
+        path = change.options["pin_file"]
+        parts.append({"before_header": path, "after_header": path, "before": files.read_text(change.apt.path(path)) or "", "after": change.pin_wanted(plan) or ""})
+    return parts if changed and change.options["state"] != "downloaded" else []
+
+
+def lines(versions):
+    return "".join("%s %s\n" % item for item in sorted(versions.items()))
+
+
+def tolerated(module, plan):
+    """Check mode on a node whose repository is not there yet: it cannot be known, which is no failure."""
+    if not module.check_mode or [item["id"] for item in plan["refusals"]] != ["unknown_version"]:
+        return False
+    return not module.params["repository_ready"] or not plan["resolved"]["available"]
+
+
+def refuse(module, plan, change):
+    words = " ".join("%s Next step: %s." % (item["message"], item["next_step"]) for item in plan["refusals"])
+    before = "Only an interrupted dpkg run was finished." if change.actions else "Nothing was changed."
+    module.fail_json(msg="%s %s" % (before, words), changed=bool(change.actions), **answer(plan, change))
+
+
+def run(module, change, acting):
+    """Plan, then act unless told not to; answers the result."""
+    plan = change.plan()
+    if acting and module.params["state"] != "downloaded" and change.repair(plan):
+        plan = change.plan()
+    if plan["refusals"]:
+        if tolerated(module, plan):
+            return dict(answer(plan, change), changed=True)
+        refuse(module, plan, change)
+    changed = change.would_change(plan) or bool(change.actions)
+    result = dict(answer(plan, change), changed=changed, diff=difference(change, plan, changed))
+    if not acting:
+        return dict(result, actions=change.foresee(plan))
+    if changed:
+        change.act(plan)
+    change.verify(plan)
+    return dict(result, actions=change.actions)
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec=ARGUMENT_SPEC, supports_check_mode=True,
+        required_if=[("state", state, ["version"]) for state in ("resolved", "downloaded", "present")],
+    )
+    params = module.params
+    acting = not module.check_mode and params["state"] != "resolved"
+    lock = None
+    change = None
+    try:
+        if acting:
+            ignore_hangup()
+            owner = {"module": "driver_packages", "step": params["step"], "rollout_id": params["rollout_id"]}
+            lock = NodeLock(owner=owner, timeout_s=params["lock_timeout_s"]).acquire()
+        runner = Runner(pass_fds=[lock.fd] if lock else [])
+        change = PackageChange(Apt(runner, lock_timeout_s=params["apt_lock_timeout_s"], timeout_s=params["timeout_s"]), params)
+        module.exit_json(**run(module, change, acting))
+    except LockTimeout as exc:
+        module.fail_json(msg=str(exc), lock=exc.holder)
+    except PermissionError as exc:
+        module.fail_json(msg="This state needs root (become: true): %s" % exc)
+    except ChangeFailed as exc:
+        module.fail_json(msg=str(exc), actions=change.actions, **exc.details)
+    except AptError as exc:
+        module.fail_json(msg=str(exc), output=exc.output, actions=change.actions if change else [])
+    finally:
+        if lock:
+            lock.release()
+
+
+if __name__ == "__main__":
+    main()

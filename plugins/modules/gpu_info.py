@@ -1,0 +1,191 @@
+# -*- coding: utf-8 -*-
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_info
+short_description: Read the NVIDIA GPUs of a node through NVML
+version_added: 0.1.0
+author: gpufleet contributors (@gpufleet)
+description:
+  - Reads everything the collection uses from the NVIDIA Management Library (NVML), in one pass and with one initialisation.
+  - Every value is either the value or the return code of NVML that stands in its place. A driver that is not loaded, a library of
+    another version and a GPU that has fallen off the bus are results, not failures.
+  - The pass runs in a child process that is never waited for longer than O(timeout_s), as NVML can hang in the kernel. A child that
+    cannot be ended is remembered, and later calls say so instead of starting another.
+  - Nothing has to be installed on the node. The Python module C(pynvml) of the controller's C(nvidia-ml-py) is sent along and kept in
+    Ansible's temporary directory of the user the task becomes; without one on the controller, the node's own is used.
+extends_documentation_fragment:
+  - gpufleet.lifecycle._attributes
+  - gpufleet.lifecycle._attributes.info_module
+attributes:
+  platform:
+    support: full
+options:
+  timeout_s:
+    description:
+      - The longest time in seconds to wait for NVML. Without persistence mode, waking up a GPU takes one to three seconds each.
+    type: int
+    default: 60
+  fail_if_unavailable:
+    description:
+      - Fail if NVML cannot be read, instead of returning the reason in RV(snapshot.message).
+    type: bool
+    default: false
+  binding_digest:
+    description:
+      - Set by the action plugin, not for playbooks.
+      - The sha256 digest of the archive with the NVML binding.
+    type: str
+  binding_archive:
+    description:
+      - Set by the action plugin, not for playbooks.
+      - The archive with the NVML binding in base64, sent when the node asked for it.
+    type: str
+notes:
+  - Run it with C(become) set to V(true); some values are only given to root.
+seealso:
+  - module: gpufleet.lifecycle.gpu_health
+"""
+
+EXAMPLES = r"""
+- name: Read the GPUs
+  gpufleet.lifecycle.gpu_info:
+  register: gpus
+  become: true
+
+- name: Stop unless every GPU is in persistence mode
+  ansible.builtin.assert:
+    that:
+      - gpus.nvml_available
+      - gpus.snapshot.gpus | map(attribute='persistence_mode.value') | unique | list == [1]
+
+- name: Fail where NVML does not answer within ten seconds
+  gpufleet.lifecycle.gpu_info:
+    timeout_s: 10
+    fail_if_unavailable: true
+  become: true
+"""
+
+RETURN = r"""
+nvml_available:
+  description: Whether NVML answered, so that RV(snapshot.gpus) is the truth. Also returned on failure.
+  returned: always
+  type: bool
+  sample: true
+driver_loaded:
+  description:
+    - Whether the NVIDIA kernel module is loaded, as far as NVML tells. Null if NVML does not tell.
+    - A driver that is loaded in another version than the library (V(LIB_RM_VERSION_MISMATCH)) is loaded.
+  returned: always
+  type: bool
+  sample: true
+gpu_count:
+  description: How many GPUs NVML counts, with those that cannot be opened. Null if NVML does not tell.
+  returned: always
+  type: int
+  sample: 8
+snapshot:
+  description:
+    - All values, schema C(gpufleet.snapshot/1). Also returned on failure.
+    - A value that was read is a dictionary with C(value), and C(rc) V(0). One that was not has C(value) null, the return code of NVML
+      in C(rc) and its name in C(error), for example V(3) and V(NOT_SUPPORTED).
+    - The code V(-1) (V(UNREADABLE)) is the collection's own and says that there was no answer that could be used.
+  returned: always
+  type: dict
+  contains:
+    schema:
+      description: V(gpufleet.snapshot/1).
+      type: str
+    simulated:
+      description: Whether the library is the project's simulator and no hardware was read.
+      type: bool
+    status:
+      description: One of V(ok), V(no_binding), V(nvml_error), V(timeout) and V(stuck).
+      type: str
+    message:
+      description: What went wrong and the next step; empty if RV(snapshot.status) is V(ok).
+      type: str
+    binding:
+      description: C(version) and C(source) (V(shipped), V(node) or V(none)) of the NVML binding.
+      type: dict
+    nvml:
+      description: C(rc) and C(error) of starting NVML; both null if it was not tried or did not answer.
+      type: dict
+    system:
+      description: The values C(driver_version), C(nvml_version) and C(cuda_driver_version).
+      type: dict
+    count:
+      description: The value of the number of GPUs.
+      type: dict
+    gpus:
+      description:
+        - The GPUs in NVML's order, which may change over a reboot; identify them by C(uuid) and C(pci_bus_id).
+        - A GPU that cannot be opened stays in the list, with the return code in C(handle) and in every value.
+        - Sizes are in bytes (C(_bytes)), power in milliwatts (C(_mw)), clocks in MHz (C(_mhz)), temperature in degrees Celsius (C(_c)).
+      type: list
+      elements: dict
+      sample:
+        - index: 0
+          handle: {value: true, rc: 0}
+          uuid: {value: GPU-5d2f3c1a-0b8e-4f6a-9a53-2f1d8f5f7c10, rc: 0}
+          pci_bus_id: {value: "00000000:1b:00.0", rc: 0}
+          persistence_mode: {value: 1, rc: 0}
+          power_limit_mw: {value: 700000, rc: 0}
+          remapped_rows: {value: {correctable: 0, uncorrectable: 0, pending: false, failure: false}, rc: 0}
+          retired_pages_pending: {value: null, rc: 3, error: NOT_SUPPORTED}
+    duration_s:
+      description: How long the reading took, in seconds.
+      type: float
+needs_binding:
+  description: The node asks the action plugin for the binding. Never in a task's result.
+  returned: when the module asks the action plugin
+  type: bool
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, codes, node
+
+ARGUMENT_SPEC = {
+    "timeout_s": {"type": "int", "default": 60},
+    "fail_if_unavailable": {"type": "bool", "default": False},
+    "binding_digest": {"type": "str"},
+    "binding_archive": {"type": "str", "no_log": True},
+}
+
+
+def describe(snapshot):
+    """The result beside the snapshot: what a playbook asks first."""
+    rc = snapshot["nvml"]["rc"]
+    count = snapshot["count"]
+    return {
+        "nvml_available": snapshot["status"] == "ok",
+        "driver_loaded": {0: True, 18: True, codes.DRIVER_NOT_LOADED: False}.get(rc),
+        "gpu_count": count["value"] if count["rc"] == codes.SUCCESS else None,
+        "snapshot": snapshot,
+    }
+
+
+def main():
+    module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
+    if module.params["timeout_s"] < 1:
+        module.fail_json(msg="timeout_s is %d; expected at least 1 second" % (module.params["timeout_s"],))
+    try:
+        answer = node.read(module._remote_tmp, module.params["binding_digest"], module.params["binding_archive"], module.params["timeout_s"])
+    except binding.CacheError as exc:
+        module.fail_json(msg="NVML was not read: %s" % (exc,))
+    for warning in answer["warnings"]:
+        module.warn(warning)
+    if answer.get("needs_binding"):
+        module.exit_json(changed=False, needs_binding=True)
+    result = describe(answer["snapshot"])
+    if module.params["fail_if_unavailable"] and not result["nvml_available"]:
+        module.fail_json(msg="NVML cannot be read (%s): %s" % (answer["snapshot"]["status"], answer["snapshot"]["message"]), **result)
+    module.exit_json(changed=False, **result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+# -*- coding: utf-8 -*-
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The controller's NVML binding as one archive for the nodes.
+
+Private to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+import base64
+import collections
+import hashlib
+import importlib.metadata
+import importlib.util
+import io
+import json
+import os
+import zipfile
+
+DISTRIBUTION = "nvidia-ml-py"
+DATA_DIRECTORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_data")
+
+Archive = collections.namedtuple("Archive", ["data", "digest", "version"])
+
+
+class BindingError(Exception):
+    """The controller has no binding to send; the text says why and what to do."""
+
+
+def find():
+    """(path of pynvml.py, version), of nvidia-ml-py and of nothing else that calls itself pynvml."""
+    advice = "install %s in the Python environment that runs Ansible on the controller" % (DISTRIBUTION,)
+    try:
+        distribution = importlib.metadata.distribution(DISTRIBUTION)
+    except importlib.metadata.PackageNotFoundError:
+        raise BindingError("the controller has no %s; %s" % (DISTRIBUTION, advice))
+    try:
+        spec = importlib.util.find_spec("pynvml")
+    except (ImportError, ValueError):
+        spec = None
+    origin = spec.origin if spec else None
+    if not origin or os.path.basename(origin) != "pynvml.py":
+        raise BindingError("the controller's Python module pynvml (%s) is not that of %s; remove the package that shadows it" % (origin, DISTRIBUTION))
+    if os.path.realpath(origin) != os.path.realpath(str(distribution.locate_file("pynvml.py"))):
+        raise BindingError("the controller's Python module pynvml (%s) is not that of %s; remove the package that shadows it" % (origin, DISTRIBUTION))
+    recorded = [item.hash for item in distribution.files or [] if str(item) == "pynvml.py" and item.hash]
+    with open(origin, "rb") as stream:
+        source = stream.read()
+    for expected in recorded:
+        if expected.mode == "sha256" and _record_hash(source) != expected.value:
+            raise BindingError("%s is not the file that %s %s installed (another package called pynvml overwrote it?); re-install %s"
+                               % (origin, DISTRIBUTION, distribution.version, DISTRIBUTION))
+    return source, distribution.version
+
+
+def _record_hash(source):
+    return base64.urlsafe_b64encode(hashlib.sha256(source).digest()).rstrip(b"=").decode("ascii")
+
+
+def data_files(directory=DATA_DIRECTORY):
+    """The data files of the collection by name."""
+    files = {}
+    for name in sorted(os.listdir(directory)):
+        if name.endswith(".json"):
+            with open(os.path.join(directory, name), "rb") as stream:
+                files[name] = stream.read()
+    return files
+
+
+def build(source, version, data):
+    """One archive: the same input gives the same bytes, on any day and machine with the same zlib."""
+    members = {"pynvml.py": source, "manifest.json": json.dumps({"version": version}).encode("utf-8")}
+    for name, content in data.items():
+        members["data/" + name] = content
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name in sorted(members):
+            entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+            entry.create_system = 3
+            entry.external_attr = 0o100600 << 16
+            archive.writestr(entry, members[name], compress_type=zipfile.ZIP_DEFLATED, compresslevel=9)
+    return buffer.getvalue()
+
+
+def shipped():
+    """The archive of this controller."""
+    source, version = find()
+    data = build(source, version, data_files())
+    return Archive(data, hashlib.sha256(data).hexdigest(), version)

@@ -1,0 +1,59 @@
+# -*- coding: utf-8 -*-
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the action plugins of all modules that read NVML share: they give the node the controller's binding.
+
+Private to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+import base64
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding
+
+# Options of the module that only this action sets.
+INTERNAL = ("binding_digest", "binding_archive")
+
+
+class NvmlActionBase(ActionBase):
+    """The node is asked with the digest alone; it has the archive cached, or the archive follows in a second call.
+
+    The archive travels in the arguments of the module, not as a file of its own: so nothing has to be readable for both the login
+    user and an unprivileged become user, and pipelining may be on or off.
+    """
+
+    TRANSFERS_FILES = False
+
+    def refuse_internal_options(self):
+        given = sorted(set(INTERNAL) & set(self._task.args))
+        if given:
+            raise AnsibleActionFail("%s: set by the action plugin, not by a playbook; remove it from the task" % (", ".join(given),))
+
+    def execute_nvml(self, module_name, module_args, task_vars):
+        """The module's result, with the warnings of both calls."""
+        problem = None
+        args = dict(module_args)
+        archive = None
+        try:
+            archive = _binding.shipped()
+            args["binding_digest"] = archive.digest
+        except (_binding.BindingError, OSError) as exc:
+            problem = str(exc)
+        result = self._execute_module(module_name=module_name, module_args=args, task_vars=task_vars)
+        if archive is not None and result.get("needs_binding") and not result.get("failed"):
+            warnings = list(result.get("warnings") or [])
+            args["binding_archive"] = base64.b64encode(archive.data).decode("ascii")
+            result = self._execute_module(module_name=module_name, module_args=args, task_vars=task_vars)
+            if warnings:
+                result["warnings"] = warnings + list(result.get("warnings") or [])
+        snapshot = result.get("snapshot")
+        if problem and isinstance(snapshot, dict) and snapshot.get("status") == "no_binding":
+            snapshot["message"] += " (%s)" % (problem,)
+            if result.get("failed"):
+                result["msg"] = "%s (%s)" % (result.get("msg"), problem)
+        return result

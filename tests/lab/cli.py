@@ -1,0 +1,131 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read the command line and call what was asked for."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+from pathlib import Path
+
+from . import config, image, layers, machines, supervisor
+from .common import LabError, say, warn
+
+
+def do_image(lab, arguments) -> int:
+    if arguments.refresh:
+        image.refresh(lab)
+    layer = image.ensure(lab)
+    if arguments.prune:
+        for name in image.prune(lab):
+            say(f"removed {name}")
+    say("the image is ready: " + ", ".join(str(root.parent) for root in layers.roots(layer, lab.images)))
+    return 0
+
+
+def do_layer(lab, arguments) -> int:
+    layers.make(image.by_kind(arguments.kind), lab.images)
+    return 0
+
+
+def do_up(lab, arguments) -> int:
+    found = machines.up(lab, Path(arguments.inventory).resolve(), arguments.nodes)
+    say(f"up: {', '.join(f'{machine.name} ({lab.address(machine.host_number)})' for machine in found)}")
+    return 0
+
+
+def do_down(lab, arguments) -> int:
+    machines.down(lab)
+    return 0
+
+
+def do_reset(lab, arguments) -> int:
+    machines.reset(lab, arguments.nodes)
+    return 0
+
+
+def do_status(lab, arguments) -> int:
+    found = machines.status(lab)
+    if arguments.json:
+        print(json.dumps(found, indent=2))
+    elif not found:
+        say("no machines")
+    for entry in [] if arguments.json else found:
+        print(f"{entry['name']:<20} {entry['address']:<15} {entry['state']:<12} {entry['model']} x{entry['gpus']}, boots: {entry['boots']}")
+    return 0
+
+
+def do_exec(lab, arguments) -> int:
+    words = arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words
+    if not words:
+        raise LabError("exec needs a command: python3 -m tests.lab exec NODE -- COMMAND")
+    return machines.execute(lab, arguments.node, words)
+
+
+def do_fault(lab, arguments) -> int:
+    return machines.execute(lab, arguments.node, ["gpusim", *(arguments.words or ["list"])])
+
+
+def do_supervise(lab, arguments) -> int:
+    return supervisor.supervise(lab, arguments.node)
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="python3 -m tests.lab", description="GPU machines without GPUs, for rehearsals and tests.")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    command = commands.add_parser("image", help="build the machines' image, or say that it is there")
+    command.add_argument("--refresh", action="store_true", help="build it anew from today's packages")
+    command.add_argument("--prune", action="store_true", help="remove images that are not this checkout's present one")
+    command.set_defaults(run=do_image)
+
+    command = commands.add_parser("up", help="make and start the machines of an inventory")
+    command.add_argument("--inventory", default=str(machines.DEFAULT_INVENTORY), help="whose GPU hosts to make machines for (default: inventories/lab)")
+    command.add_argument("nodes", nargs="*", metavar="NODE", help="only these hosts")
+    command.set_defaults(run=do_up)
+
+    command = commands.add_parser("down", help="end all machines and remove every trace of them")
+    command.set_defaults(run=do_down)
+
+    command = commands.add_parser("status", help="how the machines are")
+    command.add_argument("--json", action="store_true")
+    command.set_defaults(run=do_status)
+
+    command = commands.add_parser("reset", help="give machines a fresh disk and boot them")
+    command.add_argument("nodes", nargs="+", metavar="NODE")
+    command.set_defaults(run=do_reset)
+
+    command = commands.add_parser("exec", help="run a command in a machine as root, not over its network")
+    command.add_argument("node", metavar="NODE")
+    command.add_argument("words", nargs=argparse.REMAINDER, metavar="-- COMMAND")
+    command.set_defaults(run=do_exec)
+
+    command = commands.add_parser("fault", help="run the simulator's own command in a machine (inject, clear, list, faults)")
+    command.add_argument("node", metavar="NODE")
+    command.add_argument("words", nargs=argparse.REMAINDER, metavar="WORD")
+    command.set_defaults(run=do_fault)
+
+    command = commands.add_parser("_supervise")
+    command.add_argument("node")
+    command.set_defaults(run=do_supervise)
+
+    command = commands.add_parser("_layer")
+    command.add_argument("kind")
+    command.set_defaults(run=do_layer)
+    return top
+
+
+def main(words: list[str]) -> int:
+    arguments = parser().parse_args(words)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        return arguments.run(config.current(), arguments)
+    except LabError as error:
+        warn(str(error))
+        return 1
+    except KeyboardInterrupt:
+        warn("interrupted. 'python3 -m tests.lab down' removes whatever was started")
+        return 130

@@ -1,0 +1,235 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The image the machines start from: a base system, the driver's packages beside it, and the GPU simulator on top."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from . import aptconf, layers, overlay
+from .common import LabError, list_file, need_root, run, run_logged, say, write_whole
+from .config import CHECKOUT, DRIVER_VERSIONS, SUITE, USER, Lab
+
+HERE = Path(__file__).resolve().parent
+REVISION = "1"  # raise it when the way an image is made changes; what it is made of is counted by itself
+ARCHIVES = Path("var/cache/apt/archives")
+LOCAL_CERTIFICATES = Path("/usr/local/share/ca-certificates")
+APT_SETTINGS = Path("etc/apt/apt.conf.d/00lab-host")
+SOURCES = Path("etc/apt/sources.list.d/debian.sources")
+# One binary package of each kind that a compute node installs of the driver; apt adds what they depend on.
+DRIVER_PACKAGES = ("nvidia-kernel-dkms", "nvidia-smi", "libnvidia-ml1", "libcuda1", "libnvidia-cfg1", "firmware-nvidia-gsp")
+OTHER_DRIVER_PACKAGES = ("nvidia-persistenced",)  # of their own sources, with versions of their own
+
+DPKG_SETTINGS = """\
+# A lab machine is thrown away after a crash, and nobody reads manuals on it.
+force-unsafe-io
+path-exclude=/usr/share/doc/*
+path-exclude=/usr/share/man/*
+path-exclude=/usr/share/locale/*
+path-exclude=/usr/share/lintian/*
+"""
+INITRAMFS_SETTINGS = """\
+# These machines never boot from their initramfs, but it is made at every change, as on a real one: small and quick will do.
+MODULES=list
+COMPRESS=zstd
+COMPRESSLEVEL=1
+"""
+SSHD_SETTINGS = """\
+UseDNS no
+PasswordAuthentication no
+PermitRootLogin no
+"""
+# No timer of the distribution may take apt's lock in the middle of a rehearsal, and a container has no console to log in on.
+MASKED = (
+    "apt-daily.timer", "apt-daily.service", "apt-daily-upgrade.timer", "apt-daily-upgrade.service",
+    "dpkg-db-backup.timer", "e2scrub_all.timer", "e2scrub_reap.service", "fstrim.timer",
+    "console-getty.service", "getty@tty1.service", "systemd-networkd-wait-online.service",
+)  # fmt: skip
+
+
+def put(root: Path, path: str | Path, text: str, mode: int = 0o644) -> None:
+    write_whole(root / path, text, mode)
+
+
+def certificates(directory: Path = LOCAL_CERTIFICATES) -> list[Path]:
+    """Certificate authorities the host's administrator added: a mirror or proxy may need them."""
+    return sorted(directory.rglob("*.crt")) if directory.is_dir() else []
+
+
+def use_host_network_settings(root: Path) -> list[aptconf.Source]:
+    """Give a root the host's way to the mirrors; return its sources."""
+    sources = aptconf.node_sources(aptconf.read_host(), SUITE)
+    put(root, SOURCES, aptconf.deb822(sources))
+    put(root, APT_SETTINGS, aptconf.host_settings())
+    for name in aptconf.keyrings(sources):
+        if not (root / name.lstrip("/")).exists():
+            (root / name.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(name, root / name.lstrip("/"))
+    return sources
+
+
+def _hosts(root: Path) -> None:
+    for name in ("hosts", "resolv.conf"):
+        (root / "etc" / name).unlink(missing_ok=True)
+        shutil.copyfile(f"/etc/{name}", root / "etc" / name)
+
+
+def build_base(root: Path, log: Path) -> None:
+    work = root.parent / "mmdebstrap"
+    hook = work / "hook"
+    work.mkdir()
+    sources = aptconf.node_sources(aptconf.read_host(), SUITE)
+    write_whole(work / "debian.sources", aptconf.deb822(sources))
+    write_whole(work / "apt.conf", aptconf.host_settings() + 'Acquire::Languages "none";\nAPT::Install-Recommends "false";\n')
+    put(hook, "etc/dpkg/dpkg.cfg.d/lab", DPKG_SETTINGS)
+    put(hook, "etc/initramfs-tools/conf.d/lab", INITRAMFS_SETTINGS)
+    put(hook, "etc/ssh/sshd_config.d/lab.conf", SSHD_SETTINGS)
+    for path in certificates():
+        put(hook, Path("usr/local/share/ca-certificates") / path.relative_to(LOCAL_CERTIFICATES), path.read_text(encoding="utf-8"))
+    words = ["mmdebstrap", "--mode=root", "--format=directory", "--variant=minbase", f"--include={','.join(list_file(HERE / 'node-packages.txt'))}"]
+    words += [f"--aptopt={work / 'apt.conf'}", f"--setup-hook=cp -a {hook}/. \"$1\""]
+    words += ["--skip=cleanup/apt/lists", "--skip=check/empty"]
+    run_logged("the base system", log, *words, SUITE, root, work / "debian.sources")
+    (root / "etc/apt/sources.list").unlink(missing_ok=True)
+    for path in (root / "etc/apt/sources.list.d").iterdir():
+        path.unlink()
+    use_host_network_settings(root)
+    for path in (root / "etc/ssh").glob("ssh_host_*"):
+        path.unlink()
+    in_root = ["chroot", root]
+    run(*in_root, "useradd", "--create-home", "--shell", "/bin/bash", USER)
+    put(root, f"etc/sudoers.d/{USER}", f"{USER} ALL=(ALL) NOPASSWD: ALL\n", 0o440)
+    run(*in_root, "update-ca-certificates")
+    run(*in_root, "systemctl", "enable", "systemd-networkd.service", "ssh.service")
+    run(*in_root, "systemctl", "mask", *MASKED)
+    run(*in_root, "systemctl", "set-default", "multi-user.target")
+    for name in ("machine-id", "hostname", "resolv.conf"):
+        (root / "etc" / name).unlink(missing_ok=True)
+    put(root, "etc/machine-id", "")
+    shutil.rmtree(work)
+
+
+def build_packages(root: Path, log: Path) -> None:
+    """Download both drivers' packages into the archive directory. The sources they come from are not left enabled."""
+    _hosts(root)
+    own = use_host_network_settings(root)
+    kept = root / "var/lib/apt/lists"
+    aside = root / "var/lib/apt/lists.lab"
+    shutil.copytree(kept, aside, symlinks=True)
+    extra, pin = root / "etc/apt/sources.list.d/lab-drivers.sources", root / "etc/apt/preferences.d/lab-drivers"
+    write_whole(extra, aptconf.deb822(aptconf.driver_sources(own, SUITE)))
+    apt = ["chroot", root, "apt-get", "-q", "-y", "-o", "APT::Install-Recommends=false", "-o", "Acquire::Languages=none"]
+    run_logged("package lists", log, *apt, "update")
+    for version in DRIVER_VERSIONS:
+        write_whole(pin, aptconf.driver_pin(version))
+        names = [f"{name}={version}" for name in DRIVER_PACKAGES]
+        run_logged(f"packages of {version}", log, *apt, "--download-only", "install", *names, *OTHER_DRIVER_PACKAGES)
+    for path in (extra, pin, root / "etc/resolv.conf", root / "var/cache/apt/pkgcache.bin", root / "var/cache/apt/srcpkgcache.bin"):
+        path.unlink(missing_ok=True)
+    shutil.rmtree(kept)
+    aside.rename(kept)
+    found = list((root / ARCHIVES).glob("*.deb"))
+    if not found:
+        raise LabError(f"no package of {' or '.join(DRIVER_VERSIONS)} was downloaded: see {log}")
+    say(f"{len(found)} driver packages, {sum(path.stat().st_size for path in found) >> 20} MiB, lie ready in the image")
+
+
+def build_simulator(root: Path, log: Path) -> None:
+    script = CHECKOUT / "tests/sim/install.sh"
+    run_logged("the GPU simulator", log, "bash", script, root, cwd=CHECKOUT)
+
+
+def base_layer() -> layers.Layer:
+    certs = certificates()
+    inputs = {
+        "revision": REVISION,
+        "suite": SUITE,
+        "packages": " ".join(sorted(list_file(HERE / "node-packages.txt"))),
+        "settings": DPKG_SETTINGS + INITRAMFS_SETTINGS + SSHD_SETTINGS + " ".join(MASKED),
+        "user": USER,
+        "certificates": layers.digest_files(certs, LOCAL_CERTIFICATES) if certs else "",
+    }
+    return layers.Layer("base", "the base system of the image", inputs, build_base)
+
+
+def packages_layer() -> layers.Layer:
+    inputs = {"revision": REVISION, "versions": " ".join(DRIVER_VERSIONS), "packages": " ".join(DRIVER_PACKAGES + OTHER_DRIVER_PACKAGES)}
+    return layers.Layer("packages", "the image's store of driver packages", inputs, build_packages, (base_layer(),))
+
+
+def simulator_layer() -> layers.Layer | None:
+    sources = CHECKOUT / "tests/sim"
+    if not (sources / "install.sh").is_file() or not (sources / "gpusim/cli.py").is_file():
+        return None
+    files = [path for path in sources.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    below = packages_layer()
+    return layers.Layer("sim", "the GPU simulator in the image", {"sources": layers.digest_files(files, sources)}, build_simulator, (below, *below.parents))
+
+
+def node_layer() -> layers.Layer:
+    """The topmost layer of the image."""
+    layer = simulator_layer()
+    return layer if layer else packages_layer()
+
+
+def by_kind(kind: str) -> layers.Layer:
+    for layer in layers.stack(node_layer()):
+        if layer.kind == kind:
+            return layer
+    raise LabError(f"the image has no layer '{kind}'")
+
+
+def check_host() -> None:
+    """Fail with one line when the host lacks what the lab needs."""
+    need_root()
+    missing = []
+    for name in list_file(HERE / "host-packages.txt"):
+        if run("dpkg-query", "-W", "-f", "${db:Status-Status}", name, check=False).stdout != "installed":
+            missing.append(name)
+    if missing:
+        raise LabError(f"the host lacks {', '.join(missing)}: run 'bash tests/tools/setup.sh'")
+
+
+def ensure(lab: Lab, wanted: layers.Layer | None = None) -> layers.Layer:
+    """Build what is missing of the image (or of a part of it) and return its topmost layer."""
+    wanted = wanted or node_layer()
+    for layer in reversed(layers.stack(wanted)):
+        if not layer.ready(lab.images):
+            check_host()
+            if overlay.isolated("_layer", layer.kind) != 0:
+                raise LabError(f"{layer.title} could not be made")
+    return wanted
+
+
+def refresh(lab: Lab) -> None:
+    """Forget the present image, so that the next build takes today's packages."""
+    for layer in layers.stack(node_layer()):
+        shutil.rmtree(lab.images / layer.name, ignore_errors=True)
+
+
+def in_use(lab: Lab) -> set[str]:
+    return {layer.name for layer in layers.stack(node_layer())}
+
+
+def prune(lab: Lab) -> list[str]:
+    """Remove layers that this checkout's image does not consist of. Machines that run on them must not exist."""
+    gone = []
+    if lab.images.is_dir():
+        for path in sorted(lab.images.iterdir()):
+            if path.is_dir() and path.name not in in_use(lab):
+                shutil.rmtree(path)
+                gone.append(path.name)
+    return gone
+
+
+def kernels(root: Path) -> list[str]:
+    """Kernels a root can boot and build modules for."""
+    modules = root / "lib/modules"
+    return sorted(path.name for path in modules.iterdir() if (root / "boot" / f"vmlinuz-{path.name}").exists()) if modules.is_dir() else []
+
+
+def as_root() -> bool:
+    return os.geteuid() == 0

@@ -1,0 +1,145 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From an Ansible inventory to the machines that stand for its GPU hosts. Pure, but for asking ansible-inventory."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from .common import LabError, environment, run
+from .config import CHECKOUT, FIRST_FREE_HOST, Lab
+
+DEFAULT_MODEL = "h100-sxm"
+DEFAULT_COUNT = 8
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One lab machine: what the host of that name in the inventory is to look like."""
+
+    name: str
+    host_number: int
+    model: str = DEFAULT_MODEL
+    gpus: int = DEFAULT_COUNT
+
+    def as_dict(self) -> dict:
+        return asdict(self)
+
+
+def members(groups: dict, name: str) -> list[str]:
+    """The hosts of a group and of all groups below it, in the inventory's order, each once."""
+    found: dict[str, None] = {}
+    seen: set[str] = set()
+
+    def walk(group: str) -> None:
+        if group in seen:
+            return
+        seen.add(group)
+        entry = groups.get(group) or {}
+        for host in entry.get("hosts", []):
+            found.setdefault(host)
+        for child in entry.get("children", []):
+            walk(child)
+
+    walk(name)
+    return list(found)
+
+
+def gpu_hosts(groups: dict) -> list[str]:
+    """The hosts to make machines for: group gpu_nodes, or all hosts where there is no such group."""
+    names = members(groups, "gpu_nodes") if "gpu_nodes" in groups else members(groups, "all")
+    variables = groups.get("_meta", {}).get("hostvars", {})
+    return [name for name in names if variables.get(name, {}).get("ansible_connection") != "local"]
+
+
+def _whole(name: str, what: str, value, low: int, high: int) -> int:
+    text = str(value).strip()
+    if isinstance(value, bool) or not re.fullmatch(r"[0-9]+", text) or not low <= int(text) <= high:
+        raise LabError(f"host {name}: {what} is {value!r}; expected a whole number from {low} to {high}, written out in the inventory")
+    return int(text)
+
+
+def machines(groups: dict, taken: dict[str, int] | None = None) -> list[Machine]:
+    """The machines for an inventory. `taken` are addresses that running machines have, by name: they keep them."""
+    taken = dict(taken or {})
+    variables = groups.get("_meta", {}).get("hostvars", {})
+    names = gpu_hosts(groups)
+    if not names:
+        raise LabError("the inventory has no host in group gpu_nodes (or in all): there is no machine to make")
+    numbers: dict[str, int] = {}
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?", name):
+            raise LabError(f"host {name!r}: the lab takes names of letters, digits, dots and hyphens, as a host name is")
+        wanted = variables.get(name, {}).get("lab_address")
+        if wanted is not None:
+            numbers[name] = _whole(name, "lab_address", wanted, 2, 254)
+    for name in names:
+        if name not in numbers and name in taken:
+            numbers[name] = taken[name]
+    used = set(numbers.values()) | {number for name, number in taken.items() if name not in numbers}
+    for name in names:
+        if name not in numbers:
+            free = next((number for number in range(FIRST_FREE_HOST, 255) if number not in used), None)
+            if free is None:
+                raise LabError(f"host {name}: no free address left in the lab's network ({len(used)} machines)")
+            numbers[name] = free
+            used.add(free)
+    owners: dict[int, str] = {name_number: other for other, name_number in taken.items() if other not in numbers}
+    found = []
+    for name in names:
+        other = owners.setdefault(numbers[name], name)
+        if other != name:
+            raise LabError(f"hosts {other} and {name} both have lab_address {numbers[name]}: give one of them another")
+        values = variables.get(name, {})
+        model = str(values.get("lab_gpu_model", DEFAULT_MODEL))
+        if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", model):
+            raise LabError(f"host {name}: lab_gpu_model is {model!r}; expected a model's name such as {DEFAULT_MODEL}")
+        found.append(Machine(name, numbers[name], model, _whole(name, "lab_gpu_count", values.get("lab_gpu_count", DEFAULT_COUNT), 0, 16)))
+    return found
+
+
+def rehearsal_overlay(lab: Lab, found: list[Machine]) -> dict:
+    """An inventory that points the hosts at their lab machines, and says nothing else about them."""
+    hosts = {machine.name: {"ansible_host": lab.address(machine.host_number), **connection(lab)} for machine in found}
+    return {"all": {"hosts": hosts}}
+
+
+def connection(lab: Lab) -> dict[str, object]:
+    return {
+        "ansible_connection": "ssh",
+        "ansible_port": 22,
+        "ansible_user": "fleet",
+        "ansible_ssh_private_key_file": str(lab.key),
+        "ansible_ssh_common_args": f"-o UserKnownHostsFile={lab.known_hosts} -o StrictHostKeyChecking=yes -o IdentitiesOnly=yes",
+        "ansible_python_interpreter": "/usr/bin/python3",
+    }
+
+
+def tool(name: str) -> str:
+    """An Ansible program: of the environment the lab is run from, or of the checkout's own."""
+    found = shutil.which(name)
+    if found:
+        return found
+    script = CHECKOUT / "tests/tools/venv.sh"
+    venv = run("bash", script, "main", timeout=1800).stdout.strip()
+    return str(Path(venv) / "bin" / name)
+
+
+def read(source: Path) -> dict:
+    """What 'ansible-inventory --list' says of an inventory; a file ending in .list.json is taken as its output."""
+    if not source.exists():
+        raise LabError(f"no inventory at {source}")
+    if source.name.endswith(".list.json"):
+        return json.loads(source.read_text(encoding="utf-8"))
+    command = [tool("ansible-inventory"), "-i", str(source), "--list"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=CHECKOUT, env=environment(ANSIBLE_CONFIG=os.environ.get("ANSIBLE_CONFIG", str(CHECKOUT / "ansible.cfg"))), timeout=120, check=False)
+    if done.returncode != 0:
+        raise LabError(f"ansible-inventory cannot read {source}: {done.stderr.strip()}")
+    return json.loads(done.stdout)

@@ -1,0 +1,217 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Bring machines up and down, and tell how they are."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from . import image, layers, machine as build, network, processes, supervisor
+from .common import LabError, elapsed, environment, locked, need_root, read_json, run, say, write_json, write_whole
+from .config import CHECKOUT, Lab
+from .inventory import Machine, machines, read
+
+DEFAULT_INVENTORY = CHECKOUT / "inventories/lab"
+PATIENCE = 120.0  # seconds a machine has to come up in
+
+
+def existing(lab: Lab) -> dict[str, Machine]:
+    return {spec["machine"]["name"]: Machine(**spec["machine"]) for spec in supervisor.specs(lab)}
+
+
+def chosen(lab: Lab, names: list[str]) -> list[Machine]:
+    """The machines of these names, or all of the lab's."""
+    have = existing(lab)
+    unknown = [name for name in names if name not in have]
+    if unknown:
+        raise LabError(f"no machine {', '.join(unknown)} in this lab; there is: {', '.join(have) or 'none (run up first)'}")
+    return [have[name] for name in names] if names else list(have.values())
+
+
+def running(lab: Lab, name: str) -> bool:
+    return bool(processes.tagged(lab.tag(name), whole=True))
+
+
+def ssh_keys(lab: Lab, wanted: list[Machine]) -> None:
+    """One user key for the lab and one host key for each machine name; they live as long as the checkout's .lab."""
+    (lab.ssh / "hosts").mkdir(parents=True, exist_ok=True)
+    lab.ssh.chmod(0o700)
+    for path, comment in [(lab.key, "gpufleet-lab"), *((lab.ssh / "hosts" / machine.name, machine.name) for machine in wanted)]:
+        if not path.with_name(path.name + ".pub").exists():
+            path.unlink(missing_ok=True)
+            run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", path)
+
+
+def _write_known_hosts(lab: Lab) -> None:
+    found = {machine: (lab.ssh / "hosts" / f"{machine.name}.pub").read_text(encoding="ascii") for machine in existing(lab).values()}
+    write_whole(lab.known_hosts, build.known_hosts(lab, found))
+
+
+def system_state(lab: Lab, name: str) -> str:
+    """What systemd in the machine says of itself: running, degraded, starting, ... or 'off' and 'unreachable'."""
+    leader = processes.leader(lab.tag(name))
+    if leader is None:
+        return "off"
+    words = build.enter(leader, ["systemctl", "is-system-running"])
+    try:
+        return subprocess.run(words, capture_output=True, text=True, timeout=20, env=environment(), check=False).stdout.strip() or "starting"
+    except subprocess.TimeoutExpired:
+        return "unreachable"
+
+
+def failed_units(lab: Lab, name: str) -> list[str]:
+    leader = processes.leader(lab.tag(name))
+    if leader is None:
+        return []
+    done = run(*build.enter(leader, ["systemctl", "list-units", "--state=failed", "--plain", "--no-legend", "--no-pager"]), check=False)
+    return [line.split()[0] for line in done.stdout.splitlines() if line.split()]
+
+
+def answers(lab: Lab, machine: Machine) -> bool:
+    """Whether one can log in and become root, as Ansible will."""
+    done = subprocess.run(build.ssh(lab, machine, ["sudo", "-n", "true"]), capture_output=True, stdin=subprocess.DEVNULL, env=environment(), check=False, timeout=30)
+    return done.returncode == 0
+
+
+def _tail(path: Path) -> str:
+    return "\n".join(path.read_text(errors="replace").splitlines()[-15:]) if path.exists() else ""
+
+
+def wait_for(lab: Lab, machine: Machine, start: float) -> str:
+    """Wait until a machine has booted and answers over ssh; return its state."""
+    directory = lab.node_dir(machine.name)
+    deadline = time.monotonic() + PATIENCE
+    state = "off"
+    while time.monotonic() < deadline:
+        state = system_state(lab, machine.name)
+        if state in ("running", "degraded") and answers(lab, machine):
+            units = failed_units(lab, machine.name) if state == "degraded" else []
+            say(f"{machine.name} is {state} after {elapsed(start)}" + (f": failed units {', '.join(units)}" if units else ""))
+            return state
+        if state == "off" and not running(lab, machine.name):
+            break
+        time.sleep(0.3)
+    logs = _tail(directory / "supervisor.log") or _tail(directory / "console.log")
+    raise LabError(f"{machine.name} did not come up (state: {state}); its logs are in {directory}:\n{logs}")
+
+
+def _start(lab: Lab, wanted: list[Machine]) -> None:
+    start = time.monotonic()
+    for machine in wanted:
+        supervisor.start(lab, machine.name)
+    with concurrent.futures.ThreadPoolExecutor(max_workers=8) as pool:
+        waiting = [pool.submit(wait_for, lab, machine, start) for machine in wanted]
+        problems = [str(error) for error in (each.exception() for each in waiting) if error]
+    if problems:
+        raise LabError("\n".join(problems))
+
+
+def up(lab: Lab, inventory: Path, names: list[str]) -> list[Machine]:
+    """Make and start the machines of an inventory (or some of them) that are not running yet."""
+    need_root()
+    wanted = machines(read(inventory), {name: machine.host_number for name, machine in existing(lab).items()})
+    unknown = [name for name in names if name not in {machine.name for machine in wanted}]
+    if unknown:
+        raise LabError(f"{inventory} has no GPU host {', '.join(unknown)}; it has: {', '.join(machine.name for machine in wanted)}")
+    wanted = [machine for machine in wanted if not names or machine.name in names]
+    parts = [str(path) for path in layers.roots(image.ensure(lab), lab.images)]
+    with locked(lab.state / "lock", "starts or stops machines"):
+        have = existing(lab)
+        for machine in wanted:
+            if machine.name in have and have[machine.name] != machine and running(lab, machine.name):
+                raise LabError(f"{machine.name} is running with other hardware or another address than {inventory} says: run 'reset {machine.name}' or 'down' first")
+        ssh_keys(lab, wanted)
+        network.up(lab)
+        fresh = [machine for machine in wanted if not running(lab, machine.name)]
+        for machine in fresh:
+            _specify(lab, machine, parts)
+        _write_known_hosts(lab)
+        if fresh:
+            say(f"starting {', '.join(machine.name for machine in fresh)}")
+            _start(lab, fresh)
+        kept = [machine.name for machine in wanted if machine not in fresh]
+        if kept:
+            say(f"already running: {', '.join(kept)}")
+    return wanted
+
+
+def _specify(lab: Lab, machine: Machine, parts: list[str]) -> None:
+    """Say what a machine is made from. One that was powered off keeps its disk, unless it is to be another machine now."""
+    path = lab.node_dir(machine.name) / "spec.json"
+    before = read_json(path)
+    whole = (path.parent / "identified").exists()
+    if whole and before and before["machine"] == machine.as_dict() and all(Path(part).is_dir() for part in before["layers"]):
+        return
+    _wipe(lab, machine.name)
+    write_json(path, {"machine": machine.as_dict(), "layers": parts})
+
+
+def _wipe(lab: Lab, name: str) -> None:
+    shutil.rmtree(lab.node_dir(name), ignore_errors=True)
+
+
+def reset(lab: Lab, names: list[str]) -> None:
+    """Give machines a fresh disk from the present image."""
+    need_root()
+    parts = [str(path) for path in layers.roots(image.ensure(lab), lab.images)]
+    with locked(lab.state / "lock", "starts or stops machines"):
+        doomed = chosen(lab, names)
+        for machine in doomed:
+            processes.kill(lab.tag(machine.name), whole=True)
+            _wipe(lab, machine.name)
+            write_json(lab.node_dir(machine.name) / "spec.json", {"machine": machine.as_dict(), "layers": parts})
+        network.up(lab)
+        _write_known_hosts(lab)
+        _start(lab, doomed)
+
+
+def own_mounts(lab: Lab, mounts: str) -> list[str]:
+    """Mount points below the lab's state directory, deepest first, from /proc/self/mountinfo."""
+    places = [line.split()[4].replace("\\040", " ") for line in mounts.splitlines()]
+    return sorted((place for place in places if place.startswith(f"{lab.nodes}/")), reverse=True)
+
+
+def down(lab: Lab) -> None:
+    """End all machines and remove every trace of the lab but its keys and reports."""
+    need_root()
+    with locked(lab.state / "lock", "starts or stops machines"):
+        names = sorted(path.name for path in lab.nodes.iterdir()) if lab.nodes.is_dir() else []
+        processes.kill(lab.tag(), whole=False)
+        for place in own_mounts(lab, Path("/proc/self/mountinfo").read_text(encoding="utf-8")):
+            run("umount", "--lazy", place)
+        network.down(lab)
+        supervisor.remove_cgroups(lab)
+        shutil.rmtree(lab.nodes, ignore_errors=True)
+        if lab.nodes.exists():
+            raise LabError(f"{lab.nodes} could not be removed")
+        lab.known_hosts.unlink(missing_ok=True)
+    say(f"down: {', '.join(names)}" if names else "nothing was up")
+
+
+def execute(lab: Lab, name: str, words: list[str]) -> int:
+    """Run a command in a machine as root and hand its exit status on."""
+    (machine,) = chosen(lab, [name])
+    leader = processes.leader(lab.tag(machine.name))
+    if leader is None:
+        raise LabError(f"{name} is not running: see 'python3 -m tests.lab status'")
+    sys.stdout.flush()
+    return subprocess.run(build.enter(leader, words), env=environment(), check=False).returncode
+
+
+def status(lab: Lab) -> list[dict]:
+    """How each machine is."""
+    found = []
+    for machine in existing(lab).values():
+        told = read_json(lab.node_dir(machine.name) / "state.json", {})
+        state = system_state(lab, machine.name) if running(lab, machine.name) else told.get("state", "off")
+        found.append(
+            {"name": machine.name, "address": lab.address(machine.host_number), "state": "off" if state == "running" and not running(lab, machine.name) else state}
+            | {"model": machine.model, "gpus": machine.gpus, "boots": told.get("boots", 0)}
+        )
+    return found

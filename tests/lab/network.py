@@ -1,0 +1,135 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The lab's bridge on the host: made by up, removed by down, found by its name alone."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from pathlib import Path
+
+from .common import LabError, read_json, run, write_json
+from .config import REGISTRY, Lab
+
+FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
+
+
+def ruleset(lab: Lab) -> str:
+    """nftables: let machines out under the host's address, and keep their packets to what fits through its way out."""
+    return f"""\
+table ip {lab.table} {{
+  chain postrouting {{
+    type nat hook postrouting priority srcnat; policy accept;
+    ip saddr {lab.subnet} oifname != "{lab.bridge}" masquerade
+  }}
+  chain forward {{
+    type filter hook forward priority filter; policy accept;
+    iifname "{lab.bridge}" tcp flags syn tcp option maxseg size set rt mtu
+  }}
+}}
+"""
+
+
+def accept_rules(lab: Lab) -> list[list[str]]:
+    """For hosts whose iptables drop what is forwarded (Docker does so): the rules that let the lab's packets through."""
+    comment = ["-m", "comment", "--comment", lab.table, "-j", "ACCEPT"]
+    return [["FORWARD", "-i", lab.bridge, *comment], ["FORWARD", "-o", lab.bridge, *comment]]
+
+
+def route_mtu(route: list[dict], links: list[dict]) -> int:
+    """The MTU of the device that leads out, from 'ip -j route' and 'ip -j link'."""
+    sizes = {link["ifname"]: link["mtu"] for link in links}
+    for entry in route:
+        if entry.get("dst") == "default":
+            return int(sizes.get(entry.get("dev"), 1500))
+    return 1500
+
+
+def clash(lab: Lab, addresses: list[dict]) -> str | None:
+    """The device that already has an address in the lab's subnet, if another than the bridge does."""
+    subnet = ipaddress.ip_network(lab.subnet)
+    for link in addresses:
+        for entry in link.get("addr_info", []):
+            if entry.get("family") == "inet" and link["ifname"] != lab.bridge and ipaddress.ip_address(entry["local"]) in subnet:
+                return link["ifname"]
+    return None
+
+
+def _ip(*words: str) -> list[dict]:
+    return json.loads(run("ip", "-j", *words).stdout or "[]")
+
+
+def exists(lab: Lab) -> bool:
+    return Path(f"/sys/class/net/{lab.bridge}").exists() or run("ip", "link", "show", lab.bridge, check=False).returncode == 0
+
+
+def mtu() -> int:
+    return route_mtu(_ip("route", "show", "default"), _ip("link"))
+
+
+def claim(lab: Lab) -> None:
+    """Take the lab's number on this machine, or say who has it."""
+    entry = REGISTRY / f"{lab.number}.json"
+    held = read_json(entry, {})
+    owner = held.get("checkout")
+    if owner and owner != str(lab.checkout):
+        if Path(owner).is_dir() and exists(lab):
+            raise LabError(
+                f"lab {lab.number} (network {lab.subnet}) belongs to the checkout {owner}: run 'python3 -m tests.lab down' there, "
+                "or set GPUFLEET_LAB_ID to another number here"
+            )
+    write_json(entry, {"checkout": str(lab.checkout)})
+
+
+def _legacy_forward_drops() -> bool:
+    done = run("iptables", "-S", "FORWARD", check=False) if _has_iptables() else None
+    return bool(done and done.returncode == 0 and "-P FORWARD DROP" in done.stdout)
+
+
+def _has_iptables() -> bool:
+    return any(Path(path, "iptables").exists() for path in ("/usr/sbin", "/sbin", "/usr/bin"))
+
+
+def up(lab: Lab) -> None:
+    claim(lab)
+    other = clash(lab, _ip("address"))
+    if other:
+        raise LabError(f"{other} already has an address in the lab's network {lab.subnet}: set GPUFLEET_LAB_ID to another number")
+    if not exists(lab):
+        run("ip", "link", "add", lab.bridge, "type", "bridge", "stp_state", "0", "forward_delay", "0")
+    run("ip", "link", "set", lab.bridge, "mtu", mtu(), "up")
+    run("ip", "address", "replace", f"{lab.gateway}/24", "dev", lab.bridge)
+    run("nft", "delete", "table", "ip", lab.table, check=False)
+    run("nft", "-f", "-", stdin=ruleset(lab))
+    if _legacy_forward_drops():
+        for rule in accept_rules(lab):
+            if run("iptables", "-C", *rule, check=False).returncode != 0:
+                run("iptables", "-I", *rule)
+    before = FORWARD.read_text(encoding="ascii").strip()
+    if before != "1":
+        write_json(REGISTRY / "ip_forward.json", {"before": before})
+        FORWARD.write_text("1\n", encoding="ascii")
+
+
+def down(lab: Lab) -> None:
+    """Remove all of it; what is not there is no error."""
+    owner = read_json(REGISTRY / f"{lab.number}.json", {}).get("checkout", str(lab.checkout))
+    if owner != str(lab.checkout) and Path(owner).is_dir():
+        return
+    if exists(lab):
+        run("ip", "link", "delete", lab.bridge)
+    run("nft", "delete", "table", "ip", lab.table, check=False)
+    if _has_iptables():
+        for rule in accept_rules(lab):
+            while run("iptables", "-C", *rule, check=False).returncode == 0:
+                run("iptables", "-D", *rule)
+    (REGISTRY / f"{lab.number}.json").unlink(missing_ok=True)
+    if REGISTRY.is_dir() and not list(REGISTRY.glob("[0-9]*.json")):
+        before = read_json(REGISTRY / "ip_forward.json", {}).get("before")
+        if before is not None:
+            FORWARD.write_text(f"{before}\n", encoding="ascii")
+        (REGISTRY / "ip_forward.json").unlink(missing_ok=True)
+        for path in REGISTRY.glob(".*"):
+            path.unlink()
+        REGISTRY.rmdir()

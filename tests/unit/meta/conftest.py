@@ -35,10 +35,12 @@ def tracked():
 
 def ansible_environment(collections_path, home):
     """A bare environment for Ansible's commands: nothing of the user's, no configuration file of the checkout's."""
+    settings = pathlib.Path(str(home)) / "empty.cfg"
+    settings.write_text("", encoding="utf-8")
     return {
         "PATH": "{0}{1}{2}".format(BIN, os.pathsep, os.environ["PATH"]),
         "HOME": str(home),
-        "ANSIBLE_CONFIG": os.devnull,
+        "ANSIBLE_CONFIG": str(settings),
         "ANSIBLE_COLLECTIONS_PATH": str(collections_path),
         "ANSIBLE_NOCOLOR": "1",
         "LC_ALL": "C.UTF-8",

@@ -1,0 +1,74 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a stage came to: the worse of its exit status and what its tests said."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.tools.outcome import FAILED, NOT_RUN, PASSED, Outcome, judge, pytest_counts, table, total_line
+
+QUIET = "....\n4 passed in 0.03s\n"
+LOUD = "=================== 2 failed, 5 passed, 1 skipped, 3 warnings in 12.40s ===================\n"
+LONG = "======= 1 passed in 75.01s (0:01:15) =======\n"
+COLOURED = "\x1b[32m\x1b[1m3 passed\x1b[0m\x1b[32m in 0.10s\x1b[0m\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "counts"),
+    [
+        (QUIET, {"passed": 4}),
+        (LOUD, {"failed": 2, "passed": 5, "skipped": 1, "warnings": 3}),
+        (LONG, {"passed": 1}),
+        (COLOURED, {"passed": 3}),
+        (QUIET + LOUD, {"failed": 2, "passed": 9, "skipped": 1, "warnings": 3}),
+        ("All checks passed!\n", None),
+        ("it said '3 passed in 2s' somewhere\n", None),
+        ("", None),
+    ],
+)
+def test_counts_are_read_from_the_closing_line_alone(output, counts):
+    assert pytest_counts(output) == counts
+
+
+@pytest.mark.parametrize(
+    ("returncode", "output", "verdict", "passed", "failed"),
+    [
+        (0, QUIET, PASSED, 4, 0),
+        (0, "", PASSED, 1, 0),
+        (1, "", FAILED, 0, 1),
+        (1, LOUD, FAILED, 5, 2),
+        (1, QUIET, FAILED, 4, 1),  # the tests passed and something after them did not
+        (0, LOUD, FAILED, 5, 2),  # an exit status that does not tell
+        (5, "no tests ran in 0.01s\n", FAILED, 0, 1),
+        (-15, "", FAILED, 0, 1),
+        (1, "1 error in 0.20s\n", FAILED, 0, 1),
+        (0, "1 passed, 1 xpassed in 0.20s\n", FAILED, 1, 1),
+    ],
+)
+def test_the_worse_of_exit_status_and_output_counts(returncode, output, verdict, passed, failed):
+    outcome = judge("unit", returncode, output, 1.0)
+    assert (outcome.verdict, outcome.passed, outcome.failed) == (verdict, passed, failed)
+
+
+def test_a_failure_without_a_failed_test_says_why():
+    assert judge("lint", 2, "", 1.0).reason == "exit status 2"
+    assert judge("lint", -9, "", 1.0).reason == "ended by signal 9"
+
+
+def test_total_is_one_plain_line():
+    outcomes = [Outcome("a", PASSED, 1.0, passed=4), Outcome("b", FAILED, 1.0, passed=2, failed=3)]
+    assert total_line(outcomes) == "6 passed, 3 failed"
+
+
+def test_total_names_what_was_skipped_and_what_did_not_run():
+    outcomes = [Outcome("a", PASSED, 1.0, passed=4, skipped=2), Outcome("b", NOT_RUN, 0.0, reason="no Python 3.8")]
+    assert total_line(outcomes) == "4 passed, 0 failed, 2 skipped, 1 stages not run"
+
+
+def test_table_has_a_row_for_every_stage_and_the_wall_time():
+    rows = table([Outcome("unit-main", PASSED, 61.4, passed=4), Outcome("lint", FAILED, 2.0, failed=1, reason="exit status 2")], 125.0).splitlines()
+    assert [row.split()[:2] for row in rows] == [["stage", "seconds"], ["unit-main", "61"], ["lint", "2"], ["all", "125"]]
+    assert "2 min 05 s" in rows[-1]
+    assert "exit status 2" in rows[2]

@@ -1,0 +1,160 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The orchestrator: order, exit status, and that nothing outlives it. With small scripts in the place of the true stages."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from tests.tools import run_tests, stages
+from tests.tools.outcome import FAILED, NOT_RUN, PASSED
+from tests.tools.stages import Stage
+
+
+@pytest.fixture(autouse=True)
+def logs(tmp_path, monkeypatch):
+    """No test here writes into the checkout."""
+    monkeypatch.setattr(run_tests, "ROOT", tmp_path)
+    monkeypatch.setattr(run_tests, "LOGS", tmp_path / "logs")
+    monkeypatch.delenv("CI", raising=False)
+    return tmp_path
+
+
+def with_stages(monkeypatch, *given):
+    monkeypatch.setattr(stages, "all_stages", lambda: list(given))
+
+
+def by_name(outcomes):
+    return {outcome.name: outcome for outcome in outcomes}
+
+
+def test_all_well_is_exit_status_0(monkeypatch, capsys):
+    with_stages(monkeypatch, Stage("a", "unit", "echo '2 passed in 0.1s'"), Stage("b", "lint", "true"))
+    assert run_tests.main([]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "3 passed, 0 failed"
+
+
+def test_one_failure_is_exit_status_1_and_shows_its_output(monkeypatch, capsys):
+    with_stages(monkeypatch, Stage("a", "unit", "echo the reason; exit 3"), Stage("b", "lint", "true"))
+    assert run_tests.main([]) == 1
+    out = capsys.readouterr().out
+    assert "    the reason" in out
+    assert out.splitlines()[-1] == "1 passed, 1 failed"
+
+
+def test_only_what_was_asked_for_runs(monkeypatch, tmp_path):
+    with_stages(monkeypatch, Stage("a", "unit", "touch {0}/a".format(tmp_path)), Stage("b", "lint", "touch {0}/b".format(tmp_path)))
+    assert run_tests.main(["lint"]) == 0
+    assert not (tmp_path / "a").exists()
+    assert (tmp_path / "b").exists()
+
+
+def test_an_unknown_stage_is_refused(monkeypatch, capsys):
+    with_stages(monkeypatch, Stage("a", "unit", "true"))
+    with pytest.raises(SystemExit) as ended:
+        run_tests.main(["unti"])
+    assert ended.value.code == 2
+    assert "unti" in capsys.readouterr().err
+
+
+def test_a_stage_starts_after_what_it_follows(monkeypatch, tmp_path):
+    order = tmp_path / "order"
+    with_stages(
+        monkeypatch,
+        Stage("late", "molecule", "echo late >> {0}".format(order), after=("early", "not part of this run")),
+        Stage("early", "unit", "sleep 0.5; echo early >> {0}".format(order)),
+    )
+    assert run_tests.main([]) == 0
+    assert order.read_text().split() == ["early", "late"]
+
+
+def test_a_stage_whose_need_failed_fails_without_running(monkeypatch, tmp_path, capsys):
+    with_stages(monkeypatch, Stage("drivers", "molecule", "exit 1", background=True), Stage("m", "molecule", "touch {0}/m".format(tmp_path), needs=("drivers",), after=("drivers",)))
+    assert run_tests.main([]) == 1
+    assert not (tmp_path / "m").exists()
+    assert "drivers failed, which it needs" in capsys.readouterr().out
+
+
+def test_no_more_than_jobs_run_side_by_side_and_the_background_takes_no_place(monkeypatch, tmp_path):
+    count = "touch {0}/now/$$; sleep 0.6; ls {0}/now | wc -l >> {0}/seen; sleep 0.3; rm {0}/now/$$".format(tmp_path)
+    (tmp_path / "now").mkdir()
+    with_stages(monkeypatch, Stage("bg", "molecule", "sleep 1", background=True), *[Stage("s%d" % number, "unit", count) for number in range(4)])
+    began = time.monotonic()
+    assert run_tests.main(["--jobs", "2"]) == 0
+    assert time.monotonic() - began < 10
+    assert max(int(word) for word in (tmp_path / "seen").read_text().split()) == 2
+
+
+def test_a_missing_interpreter_is_said_aloud(monkeypatch, capsys):
+    with_stages(monkeypatch, Stage("a", "unit", "true", "py38"), Stage("b", "unit", "true"))
+    monkeypatch.setattr(stages, "missing_interpreter", lambda stage: "Python 3.8" if stage.environment else "")
+    assert run_tests.main([]) == 0
+    out = capsys.readouterr().out
+    assert "WARNING: a: NOT RUN: no Python 3.8 on this machine" in out
+    assert out.splitlines()[-1] == "1 passed, 0 failed, 1 stages not run"
+
+
+def test_a_missing_interpreter_fails_where_everything_must_run(monkeypatch):
+    monkeypatch.setenv("CI", "true")
+    assert run_tests.not_run("a", "Python 3.8").verdict == FAILED
+    monkeypatch.setenv("CI", "false")
+    assert run_tests.not_run("a", "Python 3.8").verdict == NOT_RUN
+
+
+def test_cleaning_up_happens_after_a_failure_too_and_counts(monkeypatch, tmp_path):
+    down = Stage("lab-down", "molecule", "touch {0}/down; exit 4".format(tmp_path), clean_up=True)
+    with_stages(monkeypatch, Stage("m", "molecule", "exit 1"), down)
+    scheduler_saw = []
+    true_start = run_tests.start
+    monkeypatch.setattr(run_tests, "start", lambda stage: scheduler_saw.append(stage.name) or true_start(stage))
+    assert run_tests.main(["molecule"]) == 1
+    assert scheduler_saw == ["m", "lab-down"]
+    assert (tmp_path / "down").exists()
+
+
+def test_outcomes_are_those_of_the_stages(monkeypatch):
+    scheduler = run_tests.Scheduler([Stage("good", "unit", "true"), Stage("bad", "unit", "false")], jobs=2)
+    outcomes = by_name(scheduler.run(threading.Event()))
+    assert (outcomes["good"].verdict, outcomes["bad"].verdict) == (PASSED, FAILED)
+
+
+SCRIPT = """
+import pathlib, sys
+sys.path.insert(0, {root!r})
+from tests.tools import run_tests, stages
+place = pathlib.Path({place!r})
+run_tests.ROOT, run_tests.LOGS = place, place / "logs"
+child = "echo $$ > {place}/%s; sleep 300 & wait"
+given = [stages.Stage("front", "molecule", child % "front"), stages.Stage("back", "molecule", child % "back", background=True),
+         stages.Stage("lab-down", "molecule", "touch {place}/down", clean_up=True)]
+stages.all_stages = lambda: given
+sys.exit(run_tests.main([]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_it_stops_everything_and_cleans_up(collection_root, tmp_path, number):
+    script = SCRIPT.format(root=str(collection_root), place=str(tmp_path))
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
+    deadline = time.monotonic() + 30
+    marks = [tmp_path / "front", tmp_path / "back"]
+    while not all(mark.exists() and mark.read_text().strip() for mark in marks):
+        assert time.monotonic() < deadline, "the stages did not start"
+        time.sleep(0.05)
+    groups = [int(mark.read_text()) for mark in marks]
+    process.send_signal(number)
+    output = process.communicate(timeout=60)[0]
+    assert process.returncode == 130, output
+    assert "interrupted" in output
+    assert (tmp_path / "down").exists()
+    for group in groups:
+        with pytest.raises(ProcessLookupError):
+            os.killpg(os.getpgid(group), 0)

@@ -1,0 +1,61 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The list of stages hangs together."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from tests.tools import stages
+from tests.tools.common import ROOT
+
+
+def test_every_group_has_stages():
+    assert {stage.group for stage in stages.all_stages()} == set(stages.GROUPS)
+
+
+def test_every_environment_has_requirements():
+    wanted = {stage.environment for stage in stages.all_stages() if stage.environment}
+    assert {name for name in wanted if not (ROOT / "tests" / "tools" / "requirements" / (name + ".txt")).exists()} == set()
+
+
+def test_names_are_unique_and_references_exist():
+    everything = stages.all_stages()
+    names = [stage.name for stage in everything]
+    assert len(names) == len(set(names))
+    for stage in everything:
+        assert set(stage.after) | set(stage.needs) <= set(names), stage.name
+
+
+def test_a_need_is_also_waited_for():
+    for stage in stages.all_stages():
+        assert set(stage.needs) <= set(stage.after), stage.name
+
+
+@pytest.mark.parametrize("stage", stages.all_stages(), ids=lambda stage: stage.name)
+def test_every_script_is_good_bash(stage):
+    done = subprocess.run(["bash", "-n", "-c", stages.command_line(stage)[-1]], stderr=subprocess.PIPE, universal_newlines=True, check=False, timeout=30)
+    assert done.returncode == 0, done.stderr
+
+
+def test_paths_that_node_tests_name_exist():
+    assert [path for path in stages.NODE_TESTS if not (ROOT / path).exists()] == []
+
+
+def test_the_default_of_make_is_help():
+    done = subprocess.run(["make", "-s"], cwd=str(ROOT), stdout=subprocess.PIPE, universal_newlines=True, check=True, timeout=60)
+    for target in ("demo", "test", "lint", "unit", "sanity", "molecule", "rehearse", "lab-up", "lab-down", "build", "clean"):
+        assert "make {0} ".format(target) in done.stdout
+
+
+@pytest.mark.parametrize("given", [[], ["INVENTORY=x"], ["PLAYBOOK=x"]])
+def test_rehearse_says_what_it_needs(given):
+    done = subprocess.run(
+        ["make", "-s", "--assume-old=setup", "rehearse", *given], cwd=str(ROOT), stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
+        check=False, timeout=120,
+    )
+    assert done.returncode != 0
+    assert "INVENTORY=path PLAYBOOK=path" in done.stderr

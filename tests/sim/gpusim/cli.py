@@ -1,0 +1,103 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The commands' entry points, and gpusim itself."""
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from . import boot, faults, library, modules, node, smi, state
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="gpusim", description="Controls this node's simulated GPUs. No hardware is touched.")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    init = commands.add_parser("init", help="describe the node's hardware")
+    init.add_argument("--model", required=True, help="one of: " + ", ".join(node.profiles()))
+    init.add_argument("--gpus", type=int, help="how many GPUs (default: the model's usual number)")
+    init.add_argument("--node", required=True, help="name of the node: UUIDs and serials follow from it")
+    init.add_argument("--root", help="root of the machine's files, when it is not this one")
+    commands.add_parser("status", help="kernel, driver, GPUs and faults in a few lines")
+    commands.add_parser("faults", help="the faults there are")
+    inject = commands.add_parser("inject", help="make a fault")
+    inject.add_argument("name")
+    inject.add_argument("words", nargs="*")
+    inject.add_argument("--gpu", type=int)
+    inject.add_argument("--driver", help="only while this version of the driver is loaded")
+    inject.add_argument("--value", type=lambda text: int(text, 0))
+    inject.add_argument("--link", default="0", help="numbers of NVLinks, with commas")
+    inject.add_argument("--after", type=int, help="error: so many calls of a process succeed first")
+    inject.add_argument("--from-s", type=float, help="only from so many seconds after the driver was loaded")
+    inject.add_argument("--until-s", type=float, help="only until so many seconds after the driver was loaded")
+    inject.add_argument("--until-boot", action="store_true", help="a boot takes the fault away")
+    clear = commands.add_parser("clear", help="take faults away: all, or those of one name")
+    clear.add_argument("name", nargs="?")
+    clear.add_argument("--gpu", type=int)
+    commands.add_parser("list", help="the faults that are set")
+    commands.add_parser("kmsg", help="the simulated kernel log of this boot")
+    commands.add_parser("boot", help="what the boot service does")
+    relink = commands.add_parser("library", help="fit the NVML library's functions to the installed driver package")
+    relink.add_argument("--quiet", action="store_true")
+    return parser
+
+
+def _status() -> None:
+    description = state.read(state.NODE)
+    loaded = state.read(state.LOADED)
+    print("simulated node %s: %d x %s" % (description.get("node", "name", fallback="(none)"), state.gpu_count(),
+                                         description.get("gpu", "name", fallback="(no GPU)")))
+    print("kernel release:   %s" % state.release())
+    print("module loaded:    %s" % (loaded.get("nvidia", "version", fallback="") or "none"))
+    print("library installed: %s" % (library.library_version() or "none"))
+    for gpu in range(state.gpu_count()):
+        print("GPU %d: %s %s" % (gpu, state.gpu_value(gpu, "pci"), state.gpu_value(gpu, "uuid")))
+    for identity, _section in faults.active():
+        print("fault: %s" % identity)
+
+
+def gpusim(arguments: list[str]) -> int:
+    options = _parser().parse_args(arguments)
+    if options.command == "init":
+        if options.root:
+            os.environ["GPUSIM_ROOT"] = options.root
+        state.require_root()
+        node.init(options.model, options.gpus, options.node)
+        print("%s describes %s with %d GPUs (simulated)" % (state.path(state.NODE), options.node, state.gpu_count()))
+    elif options.command == "status":
+        _status()
+    elif options.command == "faults":
+        for name, (words, needs_gpu, text, _effects) in faults.CATALOGUE.items():
+            print("%-40s %s" % (" ".join((name,) + words) + (" --gpu N" if needs_gpu else ""), text))
+    elif options.command == "inject":
+        print(faults.inject(options.name, options))
+    elif options.command == "clear":
+        cleared = faults.clear(options.name, options.gpu)
+        print("\n".join("cleared %s" % identity for identity in cleared) or "nothing to clear")
+    elif options.command == "list":
+        for identity, section in faults.active():
+            print("%s%s" % (identity, " (driver %s)" % section["driver"] if "driver" in section else ""))
+    elif options.command == "kmsg":
+        sys.stdout.write(state.read_text(state.KMSG))
+    elif options.command == "boot":
+        return boot.boot()
+    elif options.command == "library":
+        state.require_root()
+        missing = library.relink()
+        if not options.quiet:
+            print("functions that the library lacks: %s" % (", ".join(sorted(missing)) or "none"))
+    return 0
+
+
+COMMANDS = {"gpusim": gpusim, "modprobe": modules.modprobe, "rmmod": modules.rmmod, "lsmod": modules.lsmod, "nvidia-smi": smi.main}
+
+
+def run(name: str, arguments: list[str]) -> int:
+    try:
+        return COMMANDS[name](arguments)
+    except state.SimError as error:
+        print("%s: %s" % (name, error), file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        return 1

@@ -1,0 +1,1920 @@
+/* Copyright: (c) 2026, gpufleet contributors
+ * GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+ * SPDX-License-Identifier: GPL-3.0-or-later
+ *
+ * A libnvidia-ml.so.1 without a GPU behind it. Every answer comes from the state files of the simulated node. */
+#define _GNU_SOURCE
+#include "nvml_abi.h"
+#include "state.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+#include <unistd.h>
+
+#define API __attribute__((visibility("default")))
+
+/* Its presence tells a reader of this library that nothing here is hardware. */
+API const char gpusim_marker[] = "gpusim: simulated NVML, no hardware";
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static unsigned initialized;
+static char slots[GPUSIM_MAX_GPUS];
+
+/* ---- entering a call ---- */
+
+struct scope {
+    int rc;
+};
+
+static void leave(struct scope *scope)
+{
+    (void)scope;
+    pthread_mutex_unlock(&mutex);
+}
+
+static unsigned long count_call(int gpu, const char *symbol)
+{
+    static struct {
+        const char *symbol;
+        unsigned long calls[GPUSIM_MAX_GPUS + 1];
+    } counters[256];
+
+    for (size_t i = 0; i < sizeof(counters) / sizeof(*counters); i++) {
+        if (!counters[i].symbol)
+            counters[i].symbol = symbol;
+        if (!strcmp(counters[i].symbol, symbol))
+            return ++counters[i].calls[gpu + 1];
+    }
+    return 1;
+}
+
+/* Seconds, or for ever with every signal but SIGKILL held back, as a call stuck in the kernel. */
+static void hang(double seconds)
+{
+    struct timespec pause_time = { .tv_sec = 3600 };
+    sigset_t all;
+
+    if (seconds < 0) {
+        sigfillset(&all);
+        pthread_sigmask(SIG_BLOCK, &all, NULL);
+        for (;;)
+            nanosleep(&pause_time, NULL);
+    }
+    pause_time.tv_sec = (time_t)seconds;
+    pause_time.tv_nsec = (long)((seconds - (double)pause_time.tv_sec) * 1e9);
+    while (nanosleep(&pause_time, &pause_time))
+        continue;
+}
+
+static struct scope enter(const char *symbol, int gpu, int needs_init)
+{
+    struct scope scope = { 0 };
+    double seconds;
+    int rc;
+
+    pthread_mutex_lock(&mutex);
+    state_refresh();
+    seconds = state_hang(gpu, symbol);
+    if (seconds != 0) {
+        pthread_mutex_unlock(&mutex);
+        hang(seconds);
+        pthread_mutex_lock(&mutex);
+        state_refresh();
+    }
+    rc = state_error(gpu, symbol, count_call(gpu, symbol));
+    if (needs_init && !initialized)
+        scope.rc = RC_UNINITIALIZED;
+    else if (rc >= 0)
+        scope.rc = rc;
+    else if (needs_init && !*state_loaded_version())
+        scope.rc = RC_DRIVER_NOT_LOADED;
+    return scope;
+}
+
+#define ENTER(gpu, needs_init)                                                                   \
+    struct scope scope __attribute__((cleanup(leave))) = enter(__func__, (gpu), (needs_init)); \
+    if (scope.rc)                                                                               \
+        return scope.rc
+
+#define SYSTEM() ENTER(-1, 1)
+
+/* A call on a device: a bad handle is an invalid argument, a GPU that went away is lost. */
+#define DEVICE()                                       \
+    int gpu = gpu_of(device);                          \
+    ENTER(gpu < 0 ? -1 : gpu, 1);                      \
+    if (gpu < 0)                                       \
+        return RC_INVALID_ARGUMENT;                    \
+    if (state_int(gpu, "lost", 0))                     \
+        return RC_GPU_IS_LOST
+
+#define NEEDS(pointer) \
+    if (!(pointer))    \
+    return RC_INVALID_ARGUMENT
+
+#define SUPPORTED(condition) \
+    if (!(condition))        \
+    return RC_NOT_SUPPORTED
+
+static int gpu_of(nvmlDevice_t device)
+{
+    char *slot = device;
+
+    return slot >= slots && slot < slots + GPUSIM_MAX_GPUS ? (int)(slot - slots) : -1;
+}
+
+static int absent(int gpu)
+{
+    return (int)state_int(gpu, "absent", 0);
+}
+
+/* The GPU at an NVML index: GPUs that left the bus are not counted. */
+static int gpu_at(u32 index)
+{
+    for (int gpu = 0; gpu < state_gpu_count(); gpu++)
+        if (!absent(gpu) && index-- == 0)
+            return gpu;
+    return -1;
+}
+
+static int index_of(int gpu)
+{
+    int index = 0;
+
+    for (int i = 0; i < gpu; i++)
+        index += !absent(i);
+    return index;
+}
+
+static int text(char *out, u32 size, const char *value)
+{
+    size_t length;
+
+    NEEDS(out && size);
+    SUPPORTED(value && *value);
+    length = strlen(value);
+    if (length >= size)
+        length = size - 1;
+    memcpy(out, value, length);
+    out[length] = '\0';
+    return RC_SUCCESS;
+}
+
+static int number(int gpu, const char *key, u32 *out)
+{
+    const char *value = state_get(gpu, key);
+
+    NEEDS(out);
+    SUPPORTED(value && *value);
+    *out = (u32)strtoul(value, NULL, 0);
+    return RC_SUCCESS;
+}
+
+static u64 mib(int gpu, const char *key)
+{
+    return (u64)state_int(gpu, key, 0) << 20;
+}
+
+static long long now_us(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (long long)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static int put_number(int gpu, const char *key, long long value, int persistent)
+{
+    char buffer[32];
+
+    snprintf(buffer, sizeof(buffer), "%lld", value);
+    return state_put(gpu, key, buffer, persistent) ? RC_NO_PERMISSION : RC_SUCCESS;
+}
+
+/* ---- library ---- */
+
+static int initialize(const char *symbol)
+{
+    char library[GPUSIM_VERSION_SIZE];
+    struct scope scope __attribute__((cleanup(leave))) = enter(symbol, -1, 0);
+
+    if (scope.rc)
+        return scope.rc;
+    state_library_version(library, sizeof(library));
+    if (!*library)
+        return RC_LIBRARY_NOT_FOUND;
+    if (!*state_loaded_version())
+        return RC_DRIVER_NOT_LOADED;
+    if (strcmp(library, state_loaded_version()))
+        return RC_VERSION_MISMATCH;
+    initialized++;
+    return RC_SUCCESS;
+}
+
+API int nvmlInit(void)
+{
+    return initialize(__func__);
+}
+
+API int nvmlInit_v2(void)
+{
+    return initialize(__func__);
+}
+
+API int nvmlInitWithFlags(u32 flags)
+{
+    (void)flags;
+    return initialize(__func__);
+}
+
+API int nvmlShutdown(void)
+{
+    SYSTEM();
+    initialized--;
+    return RC_SUCCESS;
+}
+
+API const char *nvmlErrorString(int rc)
+{
+    static const struct {
+        int rc;
+        const char *text;
+    } names[] = {
+        { 0, "Success" },
+        { 1, "Uninitialized" },
+        { 2, "Invalid Argument" },
+        { 3, "Not Supported" },
+        { 4, "Insufficient Permissions" },
+        { 5, "Already Initialized" },
+        { 6, "Not Found" },
+        { 7, "Insufficient Size" },
+        { 8, "Insufficient External Power" },
+        { 9, "Driver Not Loaded" },
+        { 10, "Timeout" },
+        { 11, "Interrupt Request Issue" },
+        { 12, "NVML Shared Library Not Found" },
+        { 13, "Function Not Found" },
+        { 14, "Corrupted infoROM" },
+        { 15, "GPU is lost" },
+        { 16, "GPU requires reset" },
+        { 17, "GPU access blocked by the operating system" },
+        { 18, "Driver/library version mismatch" },
+        { 19, "In use by another client" },
+        { 20, "Insufficient Memory" },
+        { 21, "No data" },
+        { 22, "VGPU ECC Not Supported" },
+        { 23, "Insufficient resources" },
+        { 24, "Frequency Not Supported" },
+        { 25, "Argument version mismatch" },
+        { 26, "Deprecated" },
+        { 27, "Not Ready" },
+        { 28, "GPU not found" },
+        { 29, "Invalid state" },
+        { 30, "Reset type not supported" },
+    };
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        if (names[i].rc == rc)
+            return names[i].text;
+    return "Unknown Error";
+}
+
+/* ---- system ---- */
+
+API int nvmlSystemGetDriverVersion(char *version, u32 length)
+{
+    SYSTEM();
+    return text(version, length, state_loaded_version());
+}
+
+API int nvmlSystemGetNVMLVersion(char *version, u32 length)
+{
+    char library[GPUSIM_VERSION_SIZE], full[GPUSIM_VERSION_SIZE + 8];
+
+    SYSTEM();
+    state_library_version(library, sizeof(library));
+    /* The major number of the CUDA interface stands before the driver's version. */
+    snprintf(full, sizeof(full), "%d.%s", state_major(library) >= 580 ? 13 : 12, library);
+    return text(version, length, full);
+}
+
+static int cuda_version(int *version)
+{
+    static const struct {
+        int major, cuda;
+    } table[] = {
+        { 590, 13010 }, { 580, 13000 }, { 575, 12090 }, { 570, 12080 }, { 565, 12070 }, { 560, 12060 }, { 555, 12050 },
+        { 550, 12040 }, { 545, 12030 }, { 535, 12020 }, { 530, 12010 }, { 525, 12000 }, { 520, 11080 }, { 515, 11070 },
+        { 510, 11060 }, { 470, 11040 }, { 450, 11000 },
+    };
+    int major = state_major(state_loaded_version());
+
+    NEEDS(version);
+    *version = 10020;
+    for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++) {
+        if (major >= table[i].major) {
+            *version = table[i].cuda;
+            break;
+        }
+    }
+    return RC_SUCCESS;
+}
+
+API int nvmlSystemGetCudaDriverVersion(int *version)
+{
+    SYSTEM();
+    return cuda_version(version);
+}
+
+API int nvmlSystemGetCudaDriverVersion_v2(int *version)
+{
+    SYSTEM();
+    return cuda_version(version);
+}
+
+API int nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_v1_t *info, u32 length)
+{
+    SYSTEM();
+    NEEDS(info);
+    if (info->version != STRUCT_VERSION(nvmlSystemDriverBranchInfo_v1_t, 1))
+        return RC_ARGUMENT_VERSION;
+    snprintf(info->branch, length < sizeof(info->branch) ? length : sizeof(info->branch), "r%d_00",
+             state_major(state_loaded_version()));
+    return RC_SUCCESS;
+}
+
+API int nvmlSystemGetProcessName(u32 pid, char *name, u32 length)
+{
+    char path[64], buffer[1024];
+    size_t got;
+    FILE *file;
+
+    SYSTEM();
+    snprintf(path, sizeof(path), "/proc/%u/cmdline", pid);
+    file = fopen(path, "re");
+    if (!file)
+        return RC_NOT_FOUND;
+    got = fread(buffer, 1, sizeof(buffer) - 1, file);
+    fclose(file);
+    buffer[got] = '\0';
+    return text(name, length, buffer);
+}
+
+API int nvmlSystemGetConfComputeState(nvmlConfComputeSystemState_t *state)
+{
+    SYSTEM();
+    NEEDS(state);
+    memset(state, 0, sizeof(*state));
+    return RC_SUCCESS;
+}
+
+API int nvmlUnitGetCount(u32 *count)
+{
+    SYSTEM();
+    NEEDS(count);
+    *count = 0;
+    return RC_SUCCESS;
+}
+
+API int nvmlGetExcludedDeviceCount(u32 *count)
+{
+    SYSTEM();
+    NEEDS(count);
+    *count = 0;
+    return RC_SUCCESS;
+}
+
+/* ---- finding devices ---- */
+
+static int device_count(u32 *count)
+{
+    NEEDS(count);
+    *count = (u32)index_of(state_gpu_count());
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetCount(u32 *count)
+{
+    SYSTEM();
+    return device_count(count);
+}
+
+API int nvmlDeviceGetCount_v2(u32 *count)
+{
+    SYSTEM();
+    return device_count(count);
+}
+
+/* Getting a handle brings the GPU up: here the errors of a GPU that does not come up appear. The call was entered for
+ * the node, since the GPU was not known yet, so faults of that one GPU are looked at now. */
+static int open_gpu(int gpu, const char *symbol, nvmlDevice_t *device)
+{
+    double seconds;
+    int rc;
+
+    NEEDS(device);
+    if (gpu < 0)
+        return RC_INVALID_ARGUMENT;
+    seconds = state_hang(-1, symbol) != 0 ? 0 : state_hang(gpu, symbol);
+    if (seconds != 0) {
+        pthread_mutex_unlock(&mutex);
+        hang(seconds);
+        pthread_mutex_lock(&mutex);
+        state_refresh();
+    }
+    rc = state_error(gpu, symbol, count_call(gpu, symbol));
+    if (rc > 0)
+        return rc;
+    if (state_int(gpu, "lost", 0))
+        return RC_GPU_IS_LOST;
+    if (state_int(gpu, "gsp_required", 0) && state_loaded("gsp") && !strcmp(state_loaded("gsp"), "mismatch"))
+        return RC_UNKNOWN;
+    *device = &slots[gpu];
+    return RC_SUCCESS;
+}
+
+#define HANDLE(expression)                                                      \
+    struct scope scope __attribute__((cleanup(leave))) = enter(__func__, -1, 1); \
+    if (scope.rc)                                                               \
+        return scope.rc;                                                        \
+    return open_gpu((expression), __func__, device)
+
+API int nvmlDeviceGetHandleByIndex(u32 index, nvmlDevice_t *device)
+{
+    HANDLE(gpu_at(index));
+}
+
+API int nvmlDeviceGetHandleByIndex_v2(u32 index, nvmlDevice_t *device)
+{
+    HANDLE(gpu_at(index));
+}
+
+static int gpu_with(const char *key, const char *wanted)
+{
+    for (int gpu = 0; wanted && gpu < state_gpu_count(); gpu++) {
+        const char *value = state_get(gpu, key);
+
+        if (value && !absent(gpu) && !strcmp(value, wanted))
+            return gpu;
+    }
+    return -1;
+}
+
+static int pci_parts(const char *address, u32 *domain, u32 *bus, u32 *slot)
+{
+    u32 function;
+
+    return address && (sscanf(address, "%x:%x:%x.%x", domain, bus, slot, &function) >= 3 ||
+                       (*domain = 0, sscanf(address, "%x:%x.%x", bus, slot, &function) >= 2));
+}
+
+static int gpu_at_pci(const char *wanted)
+{
+    u32 a[3], b[3];
+
+    if (!pci_parts(wanted, &a[0], &a[1], &a[2]))
+        return -1;
+    for (int gpu = 0; gpu < state_gpu_count(); gpu++)
+        if (!absent(gpu) && pci_parts(state_get(gpu, "pci"), &b[0], &b[1], &b[2]) && !memcmp(a, b, sizeof(a)))
+            return gpu;
+    return -1;
+}
+
+#define FIND(expression)        \
+    int gpu;                    \
+    SYSTEM();                   \
+    gpu = (expression);         \
+    if (gpu < 0)                \
+        return RC_NOT_FOUND;    \
+    return open_gpu(gpu, __func__, device)
+
+API int nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
+{
+    FIND(gpu_with("uuid", uuid));
+}
+
+API int nvmlDeviceGetHandleBySerial(const char *serial, nvmlDevice_t *device)
+{
+    FIND(gpu_with("serial", serial));
+}
+
+API int nvmlDeviceGetHandleByPciBusId(const char *address, nvmlDevice_t *device)
+{
+    FIND(gpu_at_pci(address));
+}
+
+API int nvmlDeviceGetHandleByPciBusId_v2(const char *address, nvmlDevice_t *device)
+{
+    FIND(gpu_at_pci(address));
+}
+
+/* ---- identity ---- */
+
+API int nvmlDeviceGetIndex(nvmlDevice_t device, u32 *index)
+{
+    DEVICE();
+    NEEDS(index);
+    *index = (u32)index_of(gpu);
+    return RC_SUCCESS;
+}
+
+#define TEXT(function, key)                                              \
+    API int function(nvmlDevice_t device, char *out, u32 length)         \
+    {                                                                    \
+        DEVICE();                                                        \
+        return text(out, length, state_get(gpu, key));                   \
+    }
+
+TEXT(nvmlDeviceGetName, "name")
+TEXT(nvmlDeviceGetUUID, "uuid")
+TEXT(nvmlDeviceGetSerial, "serial")
+TEXT(nvmlDeviceGetBoardPartNumber, "board_part_number")
+TEXT(nvmlDeviceGetVbiosVersion, "vbios")
+TEXT(nvmlDeviceGetInforomImageVersion, "inforom_image")
+
+API int nvmlDeviceGetInforomVersion(nvmlDevice_t device, u32 object, char *out, u32 length)
+{
+    static const char *const keys[] = { "inforom_oem", "inforom_ecc", "inforom_power" };
+
+    DEVICE();
+    if (object > 2)
+        return RC_INVALID_ARGUMENT;
+    return text(out, length, state_get(gpu, keys[object]));
+}
+
+#define NUMBER(function, key)                            \
+    API int function(nvmlDevice_t device, u32 *out)      \
+    {                                                    \
+        DEVICE();                                        \
+        return number(gpu, key, out);                    \
+    }
+
+NUMBER(nvmlDeviceGetInforomConfigurationChecksum, "inforom_checksum")
+NUMBER(nvmlDeviceGetMinorNumber, "minor")
+NUMBER(nvmlDeviceGetBoardId, "board_id")
+NUMBER(nvmlDeviceGetModuleId, "module_id")
+NUMBER(nvmlDeviceGetBrand, "brand")
+NUMBER(nvmlDeviceGetArchitecture, "architecture")
+NUMBER(nvmlDeviceGetNumGpuCores, "cores")
+NUMBER(nvmlDeviceGetMemoryBusWidth, "memory_bus_width")
+NUMBER(nvmlDeviceGetMultiGpuBoard, "multi_gpu_board")
+NUMBER(nvmlDeviceGetBusType, "bus_type")
+NUMBER(nvmlDeviceGetIrqNum, "irq")
+NUMBER(nvmlDeviceGetNumaNodeId, "numa_memory_node")
+
+API int nvmlDeviceValidateInforom(nvmlDevice_t device)
+{
+    DEVICE();
+    return state_int(gpu, "inforom_corrupt", 0) ? 14 : RC_SUCCESS;
+}
+
+API int nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor)
+{
+    DEVICE();
+    NEEDS(major && minor);
+    *major = (int)state_int(gpu, "compute_major", 0);
+    *minor = (int)state_int(gpu, "compute_minor", 0);
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetAttributes_v2(nvmlDevice_t device, void *attributes)
+{
+    DEVICE();
+    NEEDS(attributes);
+    return RC_NOT_SUPPORTED;
+}
+
+static int pci_numbers(int gpu, u32 *domain, u32 *bus, u32 *slot)
+{
+    return pci_parts(state_get(gpu, "pci"), domain, bus, slot) ? RC_SUCCESS : RC_UNKNOWN;
+}
+
+static int pci_info(int gpu, nvmlPciInfo_t *pci)
+{
+    NEEDS(pci);
+    memset(pci, 0, sizeof(*pci));
+    if (pci_numbers(gpu, &pci->domain, &pci->bus, &pci->device))
+        return RC_UNKNOWN;
+    snprintf(pci->busIdLegacy, sizeof(pci->busIdLegacy), "%04X:%02X:%02X.0", pci->domain & 0xffff, pci->bus & 0xff,
+             pci->device & 0xff);
+    snprintf(pci->busId, sizeof(pci->busId), "%08X:%02X:%02X.0", pci->domain, pci->bus, pci->device);
+    pci->pciDeviceId = (u32)state_int(gpu, "pci_device_id", 0);
+    pci->pciSubSystemId = (u32)state_int(gpu, "pci_subsystem_id", 0);
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
+{
+    DEVICE();
+    return pci_info(gpu, pci);
+}
+
+static int pci_info_v2(int gpu, nvmlPciInfo_v2_t *pci)
+{
+    nvmlPciInfo_t full;
+
+    NEEDS(pci);
+    memset(pci, 0, sizeof(*pci));
+    if (pci_info(gpu, &full))
+        return RC_UNKNOWN;
+    memcpy(pci->busId, full.busIdLegacy, sizeof(pci->busId));
+    pci->domain = full.domain;
+    pci->bus = full.bus;
+    pci->device = full.device;
+    pci->pciDeviceId = full.pciDeviceId;
+    pci->pciSubSystemId = full.pciSubSystemId;
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_v2_t *pci)
+{
+    DEVICE();
+    return pci_info_v2(gpu, pci);
+}
+
+API int nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_v2_t *pci)
+{
+    DEVICE();
+    return pci_info_v2(gpu, pci);
+}
+
+API int nvmlDeviceGetPciInfoExt(nvmlDevice_t device, nvmlPciInfoExt_v1_t *pci)
+{
+    nvmlPciInfo_t full;
+
+    DEVICE();
+    NEEDS(pci);
+    if (pci->version != STRUCT_VERSION(nvmlPciInfoExt_v1_t, 1))
+        return RC_ARGUMENT_VERSION;
+    if (pci_info(gpu, &full))
+        return RC_UNKNOWN;
+    pci->domain = full.domain;
+    pci->bus = full.bus;
+    pci->device = full.device;
+    pci->pciDeviceId = full.pciDeviceId;
+    pci->pciSubSystemId = full.pciSubSystemId;
+    pci->baseClass = 0x03;
+    pci->subClass = 0x02;
+    memcpy(pci->busId, full.busId, sizeof(pci->busId));
+    return RC_SUCCESS;
+}
+
+/* ---- memory ---- */
+
+static u64 memory_used(int gpu)
+{
+    struct state_process processes[64];
+    u64 used = mib(gpu, "memory_used_mib");
+    int count = state_processes(gpu, 'C', processes, 64);
+
+    for (int i = 0; i < count && i < 64; i++)
+        used += processes[i].used_bytes;
+    return used < mib(gpu, "memory_total_mib") ? used : mib(gpu, "memory_total_mib");
+}
+
+API int nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
+{
+    DEVICE();
+    NEEDS(memory);
+    memory->total = mib(gpu, "memory_total_mib");
+    memory->used = memory_used(gpu) + mib(gpu, "memory_reserved_mib");
+    memory->free = memory->total > memory->used ? memory->total - memory->used : 0;
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
+{
+    DEVICE();
+    NEEDS(memory);
+    if (memory->version != STRUCT_VERSION(nvmlMemory_v2_t, 2))
+        return RC_ARGUMENT_VERSION;
+    memory->total = mib(gpu, "memory_total_mib");
+    memory->reserved = mib(gpu, "memory_reserved_mib");
+    memory->used = memory_used(gpu);
+    memory->free = memory->total - memory->reserved - memory->used;
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *memory)
+{
+    DEVICE();
+    NEEDS(memory);
+    memory->bar1Total = mib(gpu, "bar1_total_mib");
+    memory->bar1Used = mib(gpu, "bar1_used_mib");
+    memory->bar1Free = memory->bar1Total - memory->bar1Used;
+    return RC_SUCCESS;
+}
+
+/* ---- ECC, row remapping, retired pages ---- */
+
+static int mig_on(int gpu)
+{
+    return state_int(gpu, "mig_supported", 0) && state_int(gpu, "mig_mode", 0);
+}
+
+API int nvmlDeviceGetEccMode(nvmlDevice_t device, u32 *current, u32 *pending)
+{
+    DEVICE();
+    NEEDS(current && pending);
+    SUPPORTED(state_get(gpu, "ecc_mode"));
+    *current = (u32)state_int(gpu, "ecc_mode", 0);
+    *pending = (u32)state_int(gpu, "ecc_mode_pending", *current);
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetDefaultEccMode(nvmlDevice_t device, u32 *mode)
+{
+    DEVICE();
+    SUPPORTED(state_get(gpu, "ecc_mode"));
+    NEEDS(mode);
+    *mode = 1;
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceSetEccMode(nvmlDevice_t device, u32 mode)
+{
+    DEVICE();
+    SUPPORTED(state_get(gpu, "ecc_mode"));
+    if (mode > 1)
+        return RC_INVALID_ARGUMENT;
+    return put_number(gpu, "ecc_mode_pending", mode, 1);
+}
+
+static const char *ecc_key(u32 type, u32 counter)
+{
+    static const char *const keys[2][2] = { { "ecc_vol_corr", "ecc_agg_corr" }, { "ecc_vol_unc", "ecc_agg_unc" } };
+
+    return type < 2 && counter < 2 ? keys[type][counter] : NULL;
+}
+
+static int ecc_total(int gpu, u32 type, u32 counter, u64 *count)
+{
+    const char *key = ecc_key(type, counter);
+
+    NEEDS(key && count);
+    SUPPORTED(state_int(gpu, "ecc_mode", 0));
+    *count = (u64)state_int(gpu, key, 0);
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, u32 type, u32 counter, u64 *count)
+{
+    DEVICE();
+    SUPPORTED(!(mig_on(gpu) && counter == 0));
+    return ecc_total(gpu, type, counter, count);
+}
+
+/* Locations: 0 L1, 1 L2, 2 device memory, 3 register file, 4 texture, 5 shared, 6 CBU, 7 SRAM. */
+API int nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, u32 type, u32 counter, u32 location, u64 *count)
+{
+    DEVICE();
+    NEEDS(count);
+    if (location > 7)
+        return RC_INVALID_ARGUMENT;
+    SUPPORTED(location == 2 || location == 7);
+    if (location == 7) {
+        SUPPORTED(state_int(gpu, "ecc_mode", 0));
+        *count = type == 1 ? (u64)state_int(gpu, counter ? "sram_agg_unc" : "sram_vol_unc", 0) : 0;
+        return RC_SUCCESS;
+    }
+    return ecc_total(gpu, type, counter, count);
+}
+
+API int nvmlDeviceGetDetailedEccErrors(nvmlDevice_t device, u32 type, u32 counter, nvmlEccErrorCounts_t *counts)
+{
+    u64 total = 0;
+    int rc;
+
+    DEVICE();
+    NEEDS(counts);
+    rc = ecc_total(gpu, type, counter, &total);
+    if (rc)
+        return rc;
+    memset(counts, 0, sizeof(*counts));
+    counts->deviceMemory = total;
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetSramEccErrorStatus(nvmlDevice_t device, nvmlEccSramErrorStatus_v1_t *status)
+{
+    u32 version;
+
+    DEVICE();
+    NEEDS(status);
+    version = status->version;
+    if (version != STRUCT_VERSION(nvmlEccSramErrorStatus_v1_t, 1))
+        return RC_ARGUMENT_VERSION;
+    if (geteuid() != 0 && !state_rooted())
+        return RC_NO_PERMISSION;
+    SUPPORTED(state_int(gpu, "ecc_mode", 0) && state_int(gpu, "remap_supported", 0));
+    memset(status, 0, sizeof(*status));
+    status->version = version;
+    status->volatileUncSecDed = (u64)state_int(gpu, "sram_vol_unc", 0);
+    status->aggregateUncSecDed = (u64)state_int(gpu, "sram_agg_unc", 0);
+    status->aggregateUncBucketSm = status->aggregateUncSecDed;
+    status->bThresholdExceeded = (u32)state_int(gpu, "sram_threshold_exceeded", 0);
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetRemappedRows(nvmlDevice_t device, u32 *corrected, u32 *uncorrected, u32 *pending, u32 *failure)
+{
+    DEVICE();
+    NEEDS(corrected && uncorrected && pending && failure);
+    SUPPORTED(state_int(gpu, "remap_supported", 0) && !mig_on(gpu));
+    *corrected = (u32)state_int(gpu, "remap_corr", 0);
+    *uncorrected = (u32)state_int(gpu, "remap_unc", 0);
+    *pending = (u32)state_int(gpu, "remap_pending", 0);
+    *failure = (u32)state_int(gpu, "remap_failure", 0);
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetRowRemapperHistogram(nvmlDevice_t device, nvmlRowRemapperHistogramValues_t *values)
+{
+    DEVICE();
+    NEEDS(values);
+    SUPPORTED(state_int(gpu, "remap_supported", 0));
+    values->max = (u32)state_int(gpu, "hist_max", 0);
+    values->high = (u32)state_int(gpu, "hist_high", 0);
+    values->partial = (u32)state_int(gpu, "hist_partial", 0);
+    values->low = (u32)state_int(gpu, "hist_low", 0);
+    values->none = (u32)state_int(gpu, "hist_none", 0);
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetRepairStatus(nvmlDevice_t device, nvmlRepairStatus_v1_t *status)
+{
+    DEVICE();
+    NEEDS(status);
+    if (status->version != STRUCT_VERSION(nvmlRepairStatus_v1_t, 1))
+        return RC_ARGUMENT_VERSION;
+    SUPPORTED(state_int(gpu, "remap_supported", 0));
+    status->bChannelRepairPending = (u32)state_int(gpu, "channel_repair_pending", 0);
+    status->bTpcRepairPending = (u32)state_int(gpu, "tpc_repair_pending", 0);
+    return RC_SUCCESS;
+}
+
+/* Boards that remap rows retire no pages. */
+API int nvmlDeviceGetRetiredPages(nvmlDevice_t device, u32 cause, u32 *count, u64 *addresses)
+{
+    DEVICE();
+    (void)addresses;
+    NEEDS(count);
+    if (cause > 1)
+        return RC_INVALID_ARGUMENT;
+    SUPPORTED(!state_int(gpu, "remap_supported", 0));
+    *count = 0;
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetRetiredPages_v2(nvmlDevice_t device, u32 cause, u32 *count, u64 *addresses, u64 *times)
+{
+    DEVICE();
+    (void)addresses;
+    (void)times;
+    NEEDS(count);
+    if (cause > 1)
+        return RC_INVALID_ARGUMENT;
+    SUPPORTED(!state_int(gpu, "remap_supported", 0));
+    *count = 0;
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetRetiredPagesPendingStatus(nvmlDevice_t device, u32 *pending)
+{
+    DEVICE();
+    NEEDS(pending);
+    SUPPORTED(!state_int(gpu, "remap_supported", 0));
+    *pending = (u32)state_int(gpu, "retired_pending", 0);
+    return RC_SUCCESS;
+}
+
+/* ---- temperature, power, clocks, utilization ---- */
+
+API int nvmlDeviceGetTemperature(nvmlDevice_t device, u32 sensor, u32 *temperature)
+{
+    DEVICE();
+    if (sensor != 0)
+        return RC_INVALID_ARGUMENT;
+    return number(gpu, "temperature", temperature);
+}
+
+API int nvmlDeviceGetTemperatureV(nvmlDevice_t device, nvmlTemperature_v1_t *temperature)
+{
+    DEVICE();
+    NEEDS(temperature);
+    if (temperature->version != STRUCT_VERSION(nvmlTemperature_v1_t, 1))
+        return RC_ARGUMENT_VERSION;
+    if (temperature->sensorType != 0)
+        return RC_INVALID_ARGUMENT;
+    temperature->temperature = (int)state_int(gpu, "temperature", 0);
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetMarginTemperature(nvmlDevice_t device, nvmlMarginTemperature_v1_t *margin)
+{
+    DEVICE();
+    NEEDS(margin);
+    if (margin->version != STRUCT_VERSION(nvmlMarginTemperature_v1_t, 1))
+        return RC_ARGUMENT_VERSION;
+    SUPPORTED(state_get(gpu, "temperature_max"));
+    margin->marginTemperature = (int)(state_int(gpu, "temperature_max", 0) - state_int(gpu, "temperature", 0));
+    return RC_SUCCESS;
+}
+
+/* Thresholds: 0 shutdown, 1 slowdown, 2 memory maximum, 3 GPU maximum. */
+API int nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device, u32 threshold, u32 *temperature)
+{
+    static const char *const keys[] = { "temperature_shutdown", "temperature_slowdown", "temperature_memory_max",
+                                        "temperature_max" };
+
+    DEVICE();
+    if (threshold > 3)
+        return RC_INVALID_ARGUMENT;
+    return number(gpu, keys[threshold], temperature);
+}
+
+/* Every board here is cooled by its host. */
+API int nvmlDeviceGetFanSpeed(nvmlDevice_t device, u32 *speed)
+{
+    DEVICE();
+    return number(gpu, "fan_speed", speed);
+}
+
+API int nvmlDeviceGetFanSpeed_v2(nvmlDevice_t device, u32 fan, u32 *speed)
+{
+    DEVICE();
+    (void)fan;
+    return number(gpu, "fan_speed", speed);
+}
+
+API int nvmlDeviceGetNumFans(nvmlDevice_t device, u32 *count)
+{
+    DEVICE();
+    NEEDS(count);
+    *count = (u32)state_int(gpu, "fans", 0);
+    return RC_SUCCESS;
+}
+
+NUMBER(nvmlDeviceGetPerformanceState, "pstate")
+NUMBER(nvmlDeviceGetPowerState, "pstate")
+NUMBER(nvmlDeviceGetPowerUsage, "power_usage_mw")
+NUMBER(nvmlDeviceGetPowerManagementDefaultLimit, "power_default_mw")
+
+static long long power_limit(int gpu)
+{
+    return state_int(gpu, "power_limit_mw", state_int(gpu, "power_default_mw", 0));
+}
+
+API int nvmlDeviceGetPowerManagementMode(nvmlDevice_t device, u32 *mode)
+{
+    DEVICE();
+    NEEDS(mode);
+    *mode = 1;
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetPowerManagementLimit(nvmlDevice_t device, u32 *limit)
+{
+    DEVICE();
+    NEEDS(limit);
+    *limit = (u32)power_limit(gpu);
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t device, u32 *limit)
+{
+    DEVICE();
+    NEEDS(limit);
+    *limit = (u32)power_limit(gpu);
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t device, u32 *low, u32 *high)
+{
+    DEVICE();
+    NEEDS(low && high);
+    *low = (u32)state_int(gpu, "power_min_mw", 0);
+    *high = (u32)state_int(gpu, "power_max_mw", 0);
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceSetPowerManagementLimit(nvmlDevice_t device, u32 limit)
+{
+    DEVICE();
+    if (limit < state_int(gpu, "power_min_mw", 0) || limit > state_int(gpu, "power_max_mw", 0))
+        return RC_INVALID_ARGUMENT;
+    return put_number(gpu, "power_limit_mw", limit, 0);
+}
+
+API int nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, u64 *energy)
+{
+    DEVICE();
+    NEEDS(energy);
+    *energy = (u64)state_int(gpu, "energy_mj", 0);
+    return RC_SUCCESS;
+}
+
+/* Clocks: 0 graphics, 1 SM, 2 memory, 3 video. */
+static int clock_key(int gpu, const char *prefix, u32 type, u32 *clock)
+{
+    static const char *const types[] = { "graphics", "sm", "mem", "video" };
+    char key[32];
+
+    if (type > 3)
+        return RC_INVALID_ARGUMENT;
+    snprintf(key, sizeof(key), "%s_%s_mhz", prefix, types[type]);
+    return number(gpu, key, clock);
+}
+
+API int nvmlDeviceGetClockInfo(nvmlDevice_t device, u32 type, u32 *clock)
+{
+    DEVICE();
+    return clock_key(gpu, "clock", type, clock);
+}
+
+API int nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, u32 type, u32 *clock)
+{
+    DEVICE();
+    return clock_key(gpu, "clock_max", type, clock);
+}
+
+API int nvmlDeviceGetApplicationsClock(nvmlDevice_t device, u32 type, u32 *clock)
+{
+    DEVICE();
+    return clock_key(gpu, "clock_app", type, clock);
+}
+
+API int nvmlDeviceGetDefaultApplicationsClock(nvmlDevice_t device, u32 type, u32 *clock)
+{
+    DEVICE();
+    return clock_key(gpu, "clock_default", type, clock);
+}
+
+API int nvmlDeviceGetMaxCustomerBoostClock(nvmlDevice_t device, u32 type, u32 *clock)
+{
+    DEVICE();
+    return clock_key(gpu, "clock_max", type, clock);
+}
+
+/* Ids: 0 current, 1 target application clock, 2 default application clock, 3 customer boost maximum. */
+API int nvmlDeviceGetClock(nvmlDevice_t device, u32 type, u32 id, u32 *clock)
+{
+    static const char *const prefixes[] = { "clock", "clock_app", "clock_default", "clock_max" };
+
+    DEVICE();
+    if (id > 3)
+        return RC_INVALID_ARGUMENT;
+    return clock_key(gpu, prefixes[id], type, clock);
+}
+
+API int nvmlDeviceSetApplicationsClocks(nvmlDevice_t device, u32 memory, u32 graphics)
+{
+    int rc;
+
+    DEVICE();
+    SUPPORTED(state_get(gpu, "clock_default_graphics_mhz"));
+    if (memory > state_int(gpu, "clock_max_mem_mhz", 0) || graphics > state_int(gpu, "clock_max_graphics_mhz", 0))
+        return RC_INVALID_ARGUMENT;
+    rc = put_number(gpu, "clock_app_mem_mhz", memory, 0);
+    rc = rc ? rc : put_number(gpu, "clock_app_sm_mhz", graphics, 0);
+    return rc ? rc : put_number(gpu, "clock_app_graphics_mhz", graphics, 0);
+}
+
+API int nvmlDeviceResetApplicationsClocks(nvmlDevice_t device)
+{
+    int rc;
+
+    DEVICE();
+    SUPPORTED(state_get(gpu, "clock_default_graphics_mhz"));
+    rc = put_number(gpu, "clock_app_mem_mhz", state_int(gpu, "clock_default_mem_mhz", 0), 0);
+    rc = rc ? rc : put_number(gpu, "clock_app_sm_mhz", state_int(gpu, "clock_default_sm_mhz", 0), 0);
+    return rc ? rc : put_number(gpu, "clock_app_graphics_mhz", state_int(gpu, "clock_default_graphics_mhz", 0), 0);
+}
+
+static int event_reasons(int gpu, u64 *reasons)
+{
+    NEEDS(reasons);
+    *reasons = (u64)state_int(gpu, "clocks_event_reasons", 0);
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, u64 *reasons)
+{
+    DEVICE();
+    return event_reasons(gpu, reasons);
+}
+
+API int nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device, u64 *reasons)
+{
+    DEVICE();
+    return event_reasons(gpu, reasons);
+}
+
+static int supported_reasons(u64 *reasons)
+{
+    NEEDS(reasons);
+    *reasons = 0x1ff;
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetSupportedClocksThrottleReasons(nvmlDevice_t device, u64 *reasons)
+{
+    DEVICE();
+    return supported_reasons(reasons);
+}
+
+API int nvmlDeviceGetSupportedClocksEventReasons(nvmlDevice_t device, u64 *reasons)
+{
+    DEVICE();
+    return supported_reasons(reasons);
+}
+
+API int nvmlDeviceGetViolationStatus(nvmlDevice_t device, u32 policy, nvmlViolationTime_t *time)
+{
+    DEVICE();
+    NEEDS(time);
+    if (policy > 5 && policy != 10 && policy != 11)
+        return RC_INVALID_ARGUMENT;
+    time->referenceTime = (u64)now_us();
+    time->violationTime = (u64)state_int(gpu, "violation_ns", 0);
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization)
+{
+    DEVICE();
+    NEEDS(utilization);
+    SUPPORTED(!mig_on(gpu));
+    utilization->gpu = (u32)state_int(gpu, "utilization_gpu", 0);
+    utilization->memory = (u32)state_int(gpu, "utilization_memory", 0);
+    return RC_SUCCESS;
+}
+
+#define ENGINE(function)                                                            \
+    API int function(nvmlDevice_t device, u32 *utilization, u32 *period)            \
+    {                                                                               \
+        DEVICE();                                                                   \
+        NEEDS(utilization && period);                                               \
+        SUPPORTED(!mig_on(gpu));                                                    \
+        *utilization = 0;                                                           \
+        *period = 167000;                                                           \
+        return RC_SUCCESS;                                                          \
+    }
+
+ENGINE(nvmlDeviceGetEncoderUtilization)
+ENGINE(nvmlDeviceGetDecoderUtilization)
+ENGINE(nvmlDeviceGetJpgUtilization)
+ENGINE(nvmlDeviceGetOfaUtilization)
+
+API int nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *samples, u32 *count, u64 since)
+{
+    struct state_process processes[64];
+    int found;
+
+    DEVICE();
+    (void)since;
+    NEEDS(count);
+    SUPPORTED(!mig_on(gpu));
+    found = state_processes(gpu, 'C', processes, 64);
+    if (!found) {
+        *count = 0;
+        return RC_NOT_FOUND;
+    }
+    if (!samples || *count < (u32)found) {
+        *count = (u32)found;
+        return RC_INSUFFICIENT_SIZE;
+    }
+    for (int i = 0; i < found; i++)
+        samples[i] = (nvmlProcessUtilizationSample_t){ .pid = processes[i].pid, .timeStamp = (u64)now_us() };
+    *count = (u32)found;
+    return RC_SUCCESS;
+}
+
+/* ---- PCI Express ---- */
+
+NUMBER(nvmlDeviceGetMaxPcieLinkGeneration, "pcie_gen_max")
+NUMBER(nvmlDeviceGetGpuMaxPcieLinkGeneration, "pcie_gen_max")
+NUMBER(nvmlDeviceGetMaxPcieLinkWidth, "pcie_width_max")
+NUMBER(nvmlDeviceGetCurrPcieLinkGeneration, "pcie_gen_current")
+NUMBER(nvmlDeviceGetCurrPcieLinkWidth, "pcie_width_current")
+NUMBER(nvmlDeviceGetPcieReplayCounter, "pcie_replay")
+
+static u32 pcie_speed(u32 generation)
+{
+    static const u32 speeds[] = { 0, 2500, 5000, 8000, 16000, 32000, 64000 };
+
+    return generation < sizeof(speeds) / sizeof(*speeds) ? speeds[generation] : 0;
+}
+
+API int nvmlDeviceGetPcieSpeed(nvmlDevice_t device, u32 *speed)
+{
+    DEVICE();
+    NEEDS(speed);
+    *speed = pcie_speed((u32)state_int(gpu, "pcie_gen_current", 0));
+    return RC_SUCCESS;
+}
+
+/* Counted, not measured: 1 stands for 2.5 GT/s, 2 for 5, 3 for 8 and so on, as the generations do. */
+API int nvmlDeviceGetPcieLinkMaxSpeed(nvmlDevice_t device, u32 *speed)
+{
+    DEVICE();
+    NEEDS(speed);
+    *speed = (u32)state_int(gpu, "pcie_gen_max", 0);
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetPcieThroughput(nvmlDevice_t device, u32 counter, u32 *value)
+{
+    DEVICE();
+    NEEDS(value);
+    if (counter > 1)
+        return RC_INVALID_ARGUMENT;
+    *value = 0;
+    return RC_SUCCESS;
+}
+
+/* ---- NVLink, peers, fabric ---- */
+
+static int listed(const char *list, u32 wanted)
+{
+    while (list && *list) {
+        char *end;
+        unsigned long item = strtoul(list, &end, 10);
+
+        if (end == list) {
+            list++;
+            continue;
+        }
+        if (item == wanted)
+            return 1;
+        list = end;
+    }
+    return 0;
+}
+
+static int link_check(int gpu, u32 link)
+{
+    long long count = state_int(gpu, "nvlink_count", 0);
+
+    SUPPORTED(count > 0);
+    return link < count ? RC_SUCCESS : RC_INVALID_ARGUMENT;
+}
+
+static u32 link_up(int gpu, u32 link)
+{
+    return !listed(state_get(gpu, "nvlink_down"), link);
+}
+
+#define LINK()                         \
+    int checked;                       \
+    DEVICE();                          \
+    checked = link_check(gpu, link);   \
+    if (checked)                       \
+    return checked
+
+API int nvmlDeviceGetNvLinkState(nvmlDevice_t device, u32 link, u32 *active)
+{
+    LINK();
+    NEEDS(active);
+    *active = link_up(gpu, link);
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetNvLinkVersion(nvmlDevice_t device, u32 link, u32 *version)
+{
+    LINK();
+    return number(gpu, "nvlink_version", version);
+}
+
+API int nvmlDeviceGetNvLinkCapability(nvmlDevice_t device, u32 link, u32 capability, u32 *value)
+{
+    LINK();
+    NEEDS(value);
+    if (capability > 5)
+        return RC_INVALID_ARGUMENT;
+    *value = capability != 4;
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetNvLinkErrorCounter(nvmlDevice_t device, u32 link, u32 counter, u64 *value)
+{
+    LINK();
+    NEEDS(value);
+    if (counter > 4)
+        return RC_INVALID_ARGUMENT;
+    *value = (u64)state_int(gpu, "nvlink_errors", 0);
+    return RC_SUCCESS;
+}
+
+static int link_remote(int gpu, u32 link, nvmlPciInfo_t *pci)
+{
+    const char *switches = state_node("node", "nvswitches");
+    long count = switches ? strtol(switches, NULL, 10) : 0;
+    u32 function;
+    const char *address;
+    char key[32];
+
+    NEEDS(pci);
+    SUPPORTED(link_up(gpu, link));
+    memset(pci, 0, sizeof(*pci));
+    if (count > 0) {
+        snprintf(key, sizeof(key), "nvswitch %ld", (long)link % count);
+        address = state_node(key, "pci");
+        pci->pciDeviceId = (u32)strtoul(state_node(key, "pci_device_id") ? state_node(key, "pci_device_id") : "0", NULL, 0);
+    } else {
+        int other = (gpu + 1 + (int)link) % (state_gpu_count() > 0 ? state_gpu_count() : 1);
+
+        address = state_get(other == gpu ? (gpu + 1) % state_gpu_count() : other, "pci");
+        pci->pciDeviceId = (u32)state_int(gpu, "pci_device_id", 0);
+    }
+    if (!address || sscanf(address, "%x:%x:%x.%x", &pci->domain, &pci->bus, &pci->device, &function) < 3)
+        return RC_UNKNOWN;
+    snprintf(pci->busIdLegacy, sizeof(pci->busIdLegacy), "%04X:%02X:%02X.0", pci->domain & 0xffff, pci->bus & 0xff,
+             pci->device & 0xff);
+    snprintf(pci->busId, sizeof(pci->busId), "%08X:%02X:%02X.0", pci->domain, pci->bus, pci->device);
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, u32 link, nvmlPciInfo_t *pci)
+{
+    LINK();
+    return link_remote(gpu, link, pci);
+}
+
+/* Kinds: 0 GPU, 2 switch. */
+API int nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, u32 link, u32 *kind)
+{
+    const char *switches;
+
+    LINK();
+    NEEDS(kind);
+    SUPPORTED(link_up(gpu, link));
+    switches = state_node("node", "nvswitches");
+    *kind = switches && strtol(switches, NULL, 10) > 0 ? 2 : 0;
+    return RC_SUCCESS;
+}
+
+/* Capabilities asked for: 0 read, 1 write, 2 NVLink, 3 atomics, 4 PCI. Answers: 0 ok, 5 not supported. */
+API int nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t peer, u32 capability, u32 *status)
+{
+    int other = gpu_of(peer), linked;
+
+    DEVICE();
+    NEEDS(status);
+    if (other < 0 || capability > 4)
+        return RC_INVALID_ARGUMENT;
+    linked = state_int(gpu, "nvlink_count", 0) > 0 && !state_int(gpu, "p2p_broken", 0) && !state_int(other, "p2p_broken", 0);
+    *status = capability == 4 || linked ? 0 : 5;
+    return RC_SUCCESS;
+}
+
+/* Levels: 0 internal, 10 single switch, 40 same NUMA node, 50 system. */
+API int nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device, nvmlDevice_t peer, u32 *level)
+{
+    int other = gpu_of(peer);
+
+    DEVICE();
+    NEEDS(level);
+    if (other < 0)
+        return RC_INVALID_ARGUMENT;
+    *level = other == gpu ? 0 : state_int(gpu, "numa_node", 0) == state_int(other, "numa_node", 0) ? 40 : 50;
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceOnSameBoard(nvmlDevice_t device, nvmlDevice_t peer, int *same)
+{
+    DEVICE();
+    NEEDS(same);
+    if (gpu_of(peer) < 0)
+        return RC_INVALID_ARGUMENT;
+    *same = gpu_of(peer) == gpu;
+    return RC_SUCCESS;
+}
+
+static int affinity(int gpu, u32 size, unsigned long *set)
+{
+    NEEDS(set && size);
+    memset(set, 0, size * sizeof(*set));
+    set[0] = (unsigned long)state_int(gpu, "cpu_mask", 3);
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetCpuAffinity(nvmlDevice_t device, u32 size, unsigned long *set)
+{
+    DEVICE();
+    return affinity(gpu, size, set);
+}
+
+API int nvmlDeviceGetCpuAffinityWithinScope(nvmlDevice_t device, u32 size, unsigned long *set, u32 scope_kind)
+{
+    DEVICE();
+    if (scope_kind > 1)
+        return RC_INVALID_ARGUMENT;
+    return affinity(gpu, size, set);
+}
+
+API int nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, u32 size, unsigned long *set, u32 scope_kind)
+{
+    DEVICE();
+    NEEDS(set && size);
+    if (scope_kind > 1)
+        return RC_INVALID_ARGUMENT;
+    memset(set, 0, size * sizeof(*set));
+    set[0] = 1UL << state_int(gpu, "numa_node", 0);
+    return RC_SUCCESS;
+}
+
+/* The cluster of a machine without a rack-wide fabric is all zero. */
+API int nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, nvmlGpuFabricInfo_t *info)
+{
+    DEVICE();
+    NEEDS(info);
+    SUPPORTED(state_get(gpu, "fabric_state"));
+    memset(info, 0, sizeof(*info));
+    info->status = (u32)state_int(gpu, "fabric_status", 0);
+    info->cliqueId = (u32)state_int(gpu, "fabric_clique", 0);
+    info->state = (unsigned char)state_int(gpu, "fabric_state", 0);
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfo_v3_t *info)
+{
+    u32 version;
+
+    DEVICE();
+    NEEDS(info);
+    version = info->version;
+    if (version != STRUCT_VERSION(nvmlGpuFabricInfo_v2_t, 2) &&
+        (version != STRUCT_VERSION(nvmlGpuFabricInfo_v3_t, 3) || state_major(state_loaded_version()) < 570))
+        return RC_ARGUMENT_VERSION;
+    SUPPORTED(state_get(gpu, "fabric_state"));
+    memset(info, 0, version == STRUCT_VERSION(nvmlGpuFabricInfo_v2_t, 2) ? sizeof(nvmlGpuFabricInfo_v2_t) : sizeof(*info));
+    info->version = version;
+    info->status = (u32)state_int(gpu, "fabric_status", 0);
+    info->cliqueId = (u32)state_int(gpu, "fabric_clique", 0);
+    info->state = (unsigned char)state_int(gpu, "fabric_state", 0);
+    info->healthMask = (u32)state_int(gpu, "fabric_health_mask", 0);
+    if (version == STRUCT_VERSION(nvmlGpuFabricInfo_v3_t, 3))
+        info->healthSummary = (unsigned char)state_int(gpu, "fabric_health_summary", 1);
+    return RC_SUCCESS;
+}
+
+/* ---- MIG ---- */
+
+API int nvmlDeviceGetMigMode(nvmlDevice_t device, u32 *current, u32 *pending)
+{
+    DEVICE();
+    NEEDS(current && pending);
+    SUPPORTED(state_int(gpu, "mig_supported", 0));
+    *current = (u32)state_int(gpu, "mig_mode", 0);
+    *pending = (u32)state_int(gpu, "mig_mode_pending", *current);
+    return RC_SUCCESS;
+}
+
+/* A busy GPU keeps its mode until the next reset; where the InfoROM holds no MIG bit, a driver load forgets it. */
+API int nvmlDeviceSetMigMode(nvmlDevice_t device, u32 mode, int *activation)
+{
+    struct state_process process;
+    int persistent, rc;
+
+    DEVICE();
+    NEEDS(activation);
+    SUPPORTED(state_int(gpu, "mig_supported", 0));
+    if (mode > 1)
+        return RC_INVALID_ARGUMENT;
+    persistent = state_int(gpu, "mig_persistent", 0) != 0;
+    rc = put_number(gpu, "mig_mode_pending", mode, persistent);
+    if (rc)
+        return rc;
+    if (state_processes(gpu, 'C', &process, 1)) {
+        *activation = RC_IN_USE;
+        return RC_SUCCESS;
+    }
+    *activation = RC_SUCCESS;
+    return put_number(gpu, "mig_mode", mode, persistent);
+}
+
+API int nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, u32 *count)
+{
+    DEVICE();
+    NEEDS(count);
+    *count = state_int(gpu, "mig_supported", 0) ? (u32)state_int(gpu, "mig_max", 7) : 0;
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, u32 index, nvmlDevice_t *mig)
+{
+    DEVICE();
+    NEEDS(mig);
+    SUPPORTED(state_int(gpu, "mig_supported", 0));
+    return index < (u32)state_int(gpu, "mig_max", 7) ? RC_NOT_FOUND : RC_INVALID_ARGUMENT;
+}
+
+API int nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, u32 *is_mig)
+{
+    DEVICE();
+    NEEDS(is_mig);
+    *is_mig = 0;
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetGpuInstanceId(nvmlDevice_t device, u32 *id)
+{
+    DEVICE();
+    NEEDS(id);
+    return RC_NOT_SUPPORTED;
+}
+
+API int nvmlDeviceGetComputeInstanceId(nvmlDevice_t device, u32 *id)
+{
+    DEVICE();
+    NEEDS(id);
+    return RC_NOT_SUPPORTED;
+}
+
+/* ---- modes ---- */
+
+API int nvmlDeviceGetPersistenceMode(nvmlDevice_t device, u32 *mode)
+{
+    DEVICE();
+    NEEDS(mode);
+    *mode = state_get(gpu, "persistence") ? (u32)state_int(gpu, "persistence", 0) : (u32)state_persistenced_mode();
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceSetPersistenceMode(nvmlDevice_t device, u32 mode)
+{
+    DEVICE();
+    if (mode > 1)
+        return RC_INVALID_ARGUMENT;
+    return put_number(gpu, "persistence", mode, 0);
+}
+
+API int nvmlDeviceGetComputeMode(nvmlDevice_t device, u32 *mode)
+{
+    DEVICE();
+    NEEDS(mode);
+    *mode = (u32)state_int(gpu, "compute_mode", 0);
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceSetComputeMode(nvmlDevice_t device, u32 mode)
+{
+    DEVICE();
+    if (mode != 0 && mode != 2 && mode != 3)
+        return RC_INVALID_ARGUMENT;
+    return put_number(gpu, "compute_mode", mode, 0);
+}
+
+API int nvmlDeviceGetDisplayMode(nvmlDevice_t device, u32 *mode)
+{
+    DEVICE();
+    NEEDS(mode);
+    *mode = 0;
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetDisplayActive(nvmlDevice_t device, u32 *mode)
+{
+    DEVICE();
+    NEEDS(mode);
+    *mode = 0;
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetAccountingMode(nvmlDevice_t device, u32 *mode)
+{
+    DEVICE();
+    NEEDS(mode);
+    *mode = 0;
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetVirtualizationMode(nvmlDevice_t device, u32 *mode)
+{
+    DEVICE();
+    NEEDS(mode);
+    *mode = (u32)state_int(gpu, "virtualization_mode", 0);
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetGpuOperationMode(nvmlDevice_t device, u32 *current, u32 *pending)
+{
+    DEVICE();
+    NEEDS(current && pending);
+    return RC_NOT_SUPPORTED;
+}
+
+API int nvmlDeviceGetAutoBoostedClocksEnabled(nvmlDevice_t device, u32 *enabled, u32 *fallback)
+{
+    DEVICE();
+    NEEDS(enabled && fallback);
+    return RC_NOT_SUPPORTED;
+}
+
+API int nvmlDeviceGetAddressingMode(nvmlDevice_t device, nvmlDeviceAddressingMode_v1_t *mode)
+{
+    DEVICE();
+    NEEDS(mode);
+    if (mode->version != STRUCT_VERSION(nvmlDeviceAddressingMode_v1_t, 1))
+        return RC_ARGUMENT_VERSION;
+    mode->value = (u32)state_int(gpu, "addressing_mode", 0);
+    return RC_SUCCESS;
+}
+
+static int gsp_runs(int gpu)
+{
+    const char *gsp = state_loaded("gsp");
+
+    return state_int(gpu, "gsp_supported", 0) && gsp && !strcmp(gsp, "loaded");
+}
+
+/* The caller's buffer holds 64 characters. */
+API int nvmlDeviceGetGspFirmwareVersion(nvmlDevice_t device, char *version)
+{
+    DEVICE();
+    SUPPORTED(gsp_runs(gpu));
+    return text(version, 64, state_loaded_version());
+}
+
+API int nvmlDeviceGetGspFirmwareMode(nvmlDevice_t device, u32 *enabled, u32 *fallback)
+{
+    DEVICE();
+    NEEDS(enabled && fallback);
+    SUPPORTED(state_int(gpu, "gsp_supported", 0));
+    *enabled = (u32)gsp_runs(gpu);
+    *fallback = 1;
+    return RC_SUCCESS;
+}
+
+/* ---- processes ---- */
+
+static int processes(int gpu, char type, u32 *count, void *out, size_t item)
+{
+    struct state_process list[128];
+    int found;
+
+    NEEDS(count);
+    found = state_processes(gpu, type, list, 128);
+    if (found > 128)
+        found = 128;
+    if (!found) {
+        *count = 0;
+        return RC_SUCCESS;
+    }
+    if (*count < (u32)found || !out) {
+        *count = (u32)found;
+        return RC_INSUFFICIENT_SIZE;
+    }
+    for (int i = 0; i < found; i++) {
+        char *place = (char *)out + (size_t)i * item;
+
+        if (item == sizeof(nvmlProcessInfo_v1_t)) {
+            nvmlProcessInfo_v1_t process = { .pid = list[i].pid, .usedGpuMemory = list[i].used_bytes };
+
+            memcpy(place, &process, sizeof(process));
+        } else {
+            nvmlProcessInfo_v3_t process = { .pid = list[i].pid, .usedGpuMemory = list[i].used_bytes,
+                                             .gpuInstanceId = 0xffffffff, .computeInstanceId = 0xffffffff };
+
+            memcpy(place, &process, sizeof(process));
+        }
+    }
+    *count = (u32)found;
+    return RC_SUCCESS;
+}
+
+#define PROCESSES(function, type, structure)                                   \
+    API int function(nvmlDevice_t device, u32 *count, structure *infos)        \
+    {                                                                          \
+        DEVICE();                                                              \
+        return processes(gpu, type, count, infos, sizeof(structure));          \
+    }
+
+PROCESSES(nvmlDeviceGetComputeRunningProcesses, 'C', nvmlProcessInfo_v1_t)
+PROCESSES(nvmlDeviceGetComputeRunningProcesses_v2, 'C', nvmlProcessInfo_v2_t)
+PROCESSES(nvmlDeviceGetComputeRunningProcesses_v3, 'C', nvmlProcessInfo_v3_t)
+PROCESSES(nvmlDeviceGetGraphicsRunningProcesses, 'G', nvmlProcessInfo_v1_t)
+PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2, 'G', nvmlProcessInfo_v2_t)
+PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3, 'G', nvmlProcessInfo_v3_t)
+PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v2, 'M', nvmlProcessInfo_v2_t)
+PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3, 'M', nvmlProcessInfo_v3_t)
+
+/* ---- field values ---- */
+
+static int field_number(int gpu, const char *key, u32 type, nvmlFieldValue_t *field)
+{
+    const char *value = state_get(gpu, key);
+
+    SUPPORTED(value && *value);
+    field->valueType = type;
+    switch (type) {
+    case TYPE_UINT:
+        field->value.uiVal = (u32)strtoul(value, NULL, 0);
+        break;
+    case TYPE_SINT:
+        field->value.siVal = (int)strtol(value, NULL, 0);
+        break;
+    default:
+        field->value.ullVal = strtoull(value, NULL, 0);
+        break;
+    }
+    return RC_SUCCESS;
+}
+
+static int field_link(int gpu, nvmlFieldValue_t *field)
+{
+    int rc = link_check(gpu, field->scopeId);
+
+    if (rc)
+        return rc;
+    switch (field->fieldId) {
+    case FI_NVLINK_GET_STATE:
+        field->valueType = TYPE_UINT;
+        field->value.uiVal = link_up(gpu, field->scopeId);
+        return RC_SUCCESS;
+    case FI_NVLINK_GET_SPEED:
+        return field_number(gpu, "nvlink_speed_mbps", TYPE_UINT, field);
+    case FI_NVLINK_GET_VERSION:
+        return field_number(gpu, "nvlink_version", TYPE_UINT, field);
+    default:
+        field->valueType = TYPE_ULONGLONG;
+        field->value.ullVal = (u64)state_int(gpu, "nvlink_errors", 0);
+        return RC_SUCCESS;
+    }
+}
+
+/* The margin of a threshold that the GPU states relative to its limit. */
+static int field_margin(int gpu, const char *key, nvmlFieldValue_t *field)
+{
+    SUPPORTED(state_get(gpu, "temperature_max") && state_get(gpu, key));
+    field->valueType = TYPE_SINT;
+    field->value.siVal = (int)(state_int(gpu, "temperature_max", 0) - state_int(gpu, key, 0));
+    return RC_SUCCESS;
+}
+
+static int field(int gpu, nvmlFieldValue_t *field)
+{
+    static const struct {
+        u32 id;
+        const char *key;
+        u32 type;
+    } simple[] = {
+        { FI_ECC_CURRENT, "ecc_mode", TYPE_UINT },
+        { FI_ECC_SBE_VOL_TOTAL, "ecc_vol_corr", TYPE_ULONGLONG },
+        { FI_ECC_DBE_VOL_TOTAL, "ecc_vol_unc", TYPE_ULONGLONG },
+        { FI_ECC_SBE_AGG_TOTAL, "ecc_agg_corr", TYPE_ULONGLONG },
+        { FI_ECC_DBE_AGG_TOTAL, "ecc_agg_unc", TYPE_ULONGLONG },
+        { FI_MEMORY_TEMP, "temperature_memory", TYPE_UINT },
+        { FI_TOTAL_ENERGY, "energy_mj", TYPE_ULONGLONG },
+        { FI_NVLINK_SPEED_COMMON, "nvlink_speed_mbps", TYPE_UINT },
+        { FI_NVLINK_LINK_COUNT, "nvlink_count", TYPE_UINT },
+        { FI_PCIE_REPLAY_COUNTER, "pcie_replay", TYPE_UINT },
+        { FI_POWER_AVERAGE, "power_usage_mw", TYPE_UINT },
+        { FI_POWER_INSTANT, "power_usage_mw", TYPE_UINT },
+        { FI_POWER_MIN_LIMIT, "power_min_mw", TYPE_UINT },
+        { FI_POWER_MAX_LIMIT, "power_max_mw", TYPE_UINT },
+        { FI_POWER_DEFAULT_LIMIT, "power_default_mw", TYPE_UINT },
+    };
+    int remaps = state_int(gpu, "remap_supported", 0) != 0;
+
+    switch (field->fieldId) {
+    case FI_ECC_PENDING:
+        SUPPORTED(state_get(gpu, "ecc_mode"));
+        field->valueType = TYPE_UINT;
+        field->value.uiVal = (u32)state_int(gpu, "ecc_mode_pending", state_int(gpu, "ecc_mode", 0));
+        return RC_SUCCESS;
+    case FI_POWER_CURRENT_LIMIT:
+        field->valueType = TYPE_UINT;
+        field->value.uiVal = (u32)power_limit(gpu);
+        return RC_SUCCESS;
+    case FI_RETIRED_SBE:
+    case FI_RETIRED_DBE:
+    case FI_RETIRED_PENDING:
+        SUPPORTED(!remaps);
+        field->valueType = TYPE_UINT;
+        field->value.uiVal = 0;
+        return RC_SUCCESS;
+    case FI_REMAPPED_COR:
+        SUPPORTED(remaps);
+        return field_number(gpu, "remap_corr", TYPE_UINT, field);
+    case FI_REMAPPED_UNC:
+        SUPPORTED(remaps);
+        return field_number(gpu, "remap_unc", TYPE_UINT, field);
+    case FI_REMAPPED_PENDING:
+        SUPPORTED(remaps);
+        return field_number(gpu, "remap_pending", TYPE_UINT, field);
+    case FI_REMAPPED_FAILURE:
+        SUPPORTED(remaps);
+        return field_number(gpu, "remap_failure", TYPE_UINT, field);
+    case FI_NVLINK_ERROR_DL_REPLAY:
+    case FI_NVLINK_ERROR_DL_RECOVERY:
+    case FI_NVLINK_ERROR_DL_CRC:
+    case FI_NVLINK_GET_SPEED:
+    case FI_NVLINK_GET_STATE:
+    case FI_NVLINK_GET_VERSION:
+        return field_link(gpu, field);
+    case FI_TEMPERATURE_SHUTDOWN_TLIMIT:
+        return field_margin(gpu, "temperature_shutdown", field);
+    case FI_TEMPERATURE_SLOWDOWN_TLIMIT:
+        return field_margin(gpu, "temperature_slowdown", field);
+    case FI_TEMPERATURE_MEM_MAX_TLIMIT:
+        return field_margin(gpu, "temperature_memory_max", field);
+    case FI_TEMPERATURE_GPU_MAX_TLIMIT:
+        return field_margin(gpu, "temperature_max", field);
+    case FI_GPU_RECOVERY_ACTION:
+        /* Drivers before R570 do not know the field. */
+        SUPPORTED(state_major(state_loaded_version()) >= 570);
+        field->valueType = TYPE_UINT;
+        field->value.uiVal = (u32)state_int(gpu, "recovery_action", 0);
+        return RC_SUCCESS;
+    default:
+        for (size_t i = 0; i < sizeof(simple) / sizeof(*simple); i++)
+            if (simple[i].id == field->fieldId)
+                return field_number(gpu, simple[i].key, simple[i].type, field);
+        return RC_NOT_SUPPORTED;
+    }
+}
+
+API int nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldValue_t *values)
+{
+    DEVICE();
+    NEEDS(values && count > 0);
+    for (int i = 0; i < count; i++) {
+        char symbol[32];
+        int rc;
+
+        /* "field.144" names one field where a function's name stands otherwise. */
+        snprintf(symbol, sizeof(symbol), "field.%u", values[i].fieldId);
+        rc = state_error(gpu, symbol, 1);
+        values[i].timestamp = now_us();
+        values[i].latencyUsec = 0;
+        values[i].valueType = TYPE_UINT;
+        values[i].value.ullVal = 0;
+        values[i].nvmlReturn = (u32)(rc >= 0 ? rc : field(gpu, &values[i]));
+    }
+    return RC_SUCCESS;
+}
+
+/* ---- events: none ever arrives ---- */
+
+static char event_sets[16];
+
+API int nvmlEventSetCreate(nvmlEventSet_t *set)
+{
+    static u32 next;
+
+    SYSTEM();
+    NEEDS(set);
+    *set = &event_sets[next++ % sizeof(event_sets)];
+    return RC_SUCCESS;
+}
+
+API int nvmlEventSetFree(nvmlEventSet_t set)
+{
+    SYSTEM();
+    NEEDS(set);
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, u64 *types)
+{
+    DEVICE();
+    NEEDS(types);
+    *types = 0x1f;
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceRegisterEvents(nvmlDevice_t device, u64 types, nvmlEventSet_t set)
+{
+    DEVICE();
+    NEEDS(set);
+    return types & ~0x1fULL ? RC_NOT_SUPPORTED : RC_SUCCESS;
+}
+
+static int event_wait(const char *symbol, nvmlEventSet_t set, nvmlEventData_t *data, u32 milliseconds)
+{
+    {
+        struct scope scope __attribute__((cleanup(leave))) = enter(symbol, -1, 1);
+
+        if (scope.rc)
+            return scope.rc;
+        NEEDS(set && data);
+    }
+    hang(milliseconds / 1000.0);
+    return RC_TIMEOUT;
+}
+
+API int nvmlEventSetWait(nvmlEventSet_t set, nvmlEventData_t *data, u32 milliseconds)
+{
+    return event_wait(__func__, set, data, milliseconds);
+}
+
+API int nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, u32 milliseconds)
+{
+    return event_wait(__func__, set, data, milliseconds);
+}

@@ -46,7 +46,7 @@ EXIT_CODES = {
 
 def read(root, runner):
     """``{"available", "error", "entries", "unparsed", "leftovers"}`` of every NVIDIA module in the tree."""
-    answer = {"available": True, "error": None, "entries": [], "unparsed": [], "leftovers": leftovers(root)}
+    answer = {"available": True, "error": None, "entries": [], "unparsed": []}
     argv = ["dkms", "status"]
     if root != "/":
         argv += ["--dkmstree", files.under(root, TREE), "--installtree", files.under(root, "/lib/modules")]
@@ -58,6 +58,7 @@ def read(root, runner):
     else:
         entries, answer["unparsed"] = parse_status(out)
         answer["entries"] = [entry for entry in entries if is_nvidia(entry["name"])]
+    answer["leftovers"] = leftovers(root, answer["entries"] if answer["available"] and not answer["unparsed"] else None)
     return answer
 
 
@@ -100,11 +101,12 @@ def state_of(entries, name, version, kernel):
     return "added"
 
 
-def leftovers(root):
+def leftovers(root, entries=None):
     """What an interrupted or failed build left: ``[{name, version, kernel, arch, path, reason}]``.
 
-    A build directory with files in it (dkms empties it after a good build, and makes an empty one at ``add``), or a
-    kernel's directory without modules, which makes every later build of that kernel fail as "already built".
+    A build directory with files in it (dkms removes it after a good build, and makes an empty one at ``add``), or a
+    kernel's directory that dkms does not count as built, which makes every later build of that kernel fail as "already
+    built". Without the entries of ``dkms status`` only a directory with no module in it counts.
     """
     found = []
     for name, version in trees(root):
@@ -116,11 +118,13 @@ def leftovers(root):
                 "name": name, "version": version, "kernel": kernel.group(1) if kernel else None, "arch": kernel.group(2) if kernel else None,
                 "path": "%s/%s/%s/build" % (TREE, name, version), "reason": "a build was interrupted or failed",
             })
+        known = set((entry["kernel"], entry["arch"]) for entry in entries or [] if (entry["name"], entry["version"]) == (name, version))
         for kernel, arch in built_dirs(base):
-            if not files.listing(os.path.join(base, kernel, arch, "module")):
+            empty = not files.listing(os.path.join(base, kernel, arch, "module"))
+            if empty if entries is None else (kernel, arch) not in known:
                 found.append({
-                    "name": name, "version": version, "kernel": kernel, "arch": arch,
-                    "path": "%s/%s/%s/%s/%s" % (TREE, name, version, kernel, arch), "reason": "a build was interrupted while its result was stored",
+                    "name": name, "version": version, "kernel": kernel, "arch": arch, "path": "%s/%s/%s/%s/%s" % (TREE, name, version, kernel, arch),
+                    "reason": "a build was interrupted while its result was stored, or its source is gone",
                 })
     return found
 
@@ -216,9 +220,11 @@ def tree_name(name, version, kernel, arch, compiler):
 
 
 def compiler_id(config_text):
-    """The compiler a kernel was built with, as one word, out of its configuration: gcc-12-12.2.0. None when it is not said."""
-    found = re.search(r'^CONFIG_CC_VERSION_TEXT="(?P<cc>\S+)\s(?:.*\s)?(?P<version>\d+(?:\.\d+)+)(?:[ -].*)?"', config_text or "", re.M)
-    return "%s-%s" % (os.path.basename(found.group("cc")), found.group("version")) if found else None
+    """The compiler a kernel was built with, as one word, out of its configuration: gcc-12.2.0. None when it is not said."""
+    line = re.search(r'^CONFIG_CC_VERSION_TEXT="([^"]*)"', config_text or "", re.M)
+    kind = re.search(r"gcc|clang", line.group(1)) if line else None
+    version = re.search(r"(?<=\s)\d+\.\d+(?:\.\d+)?", re.sub(r"\([^)]*\)", "", line.group(1))) if line else None
+    return "%s-%s" % (kind.group(0), version.group(0)) if kind and version else None
 
 
 def kernel_config(root, kernel):

@@ -64,8 +64,8 @@ class NodeLock:
     def release(self):
         if self.fd is None:
             return
-        self._write(None)
-        fcntl.flock(self.fd, fcntl.LOCK_UN)
+        # closed, not unlocked: a command that still runs with this descriptor goes on holding the node
+        self._write(dict(read_json(self.path), finished=time.time()))
         os.close(self.fd)
         self.fd = None
 
@@ -76,9 +76,8 @@ class NodeLock:
         self._write(dict(current, **fields))
 
     def _write(self, content):
-        data = b"" if content is None else json.dumps(content, sort_keys=True).encode("utf-8") + b"\n"
         os.ftruncate(self.fd, 0)
-        os.pwrite(self.fd, data, 0)
+        os.pwrite(self.fd, json.dumps(content, sort_keys=True).encode("utf-8") + b"\n", 0)
 
     def __enter__(self):
         return self.acquire()
@@ -167,8 +166,8 @@ def describe(path, timeout_s, holder):
         details.append("for %d s" % holder["age_s"])
     others = ["%s (%s)" % (item["pid"], item["comm"]) for item in holder.get("processes", []) if item["pid"] != pid]
     life = ""
-    if pid and not holder.get("pid_alive"):
-        life = " That process is gone, but what it started still runs."
+    if pid and (holder.get("finished") or not holder.get("pid_alive")):
+        life = " That process has ended, but what it started still runs."
     if others:
         life += " Processes that have the lock open: %s." % ", ".join(others)
     return (

@@ -1,0 +1,254 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""Changing the DKMS tree, step by step, and reading back what came of it."""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+import time
+
+from . import dkms, dkms_plan, dpkg, files, kernels, modules, secureboot, trees
+
+COMMAND_TIMEOUT_S = 900
+POLL_S = 2
+
+
+class ActError(Exception):
+    """A step that failed. ``details`` goes into the module's result."""
+
+    def __init__(self, message, **details):
+        super().__init__(message)
+        self.details = details
+
+
+def view(root, runner, name, version, wanted_kernels):
+    """Everything a plan needs, read now."""
+    state = dkms.read(root, runner)
+    if not state["available"] and state["error"] != "dkms is not installed":
+        raise ActError("The state of DKMS cannot be read: %s. Next step: run dkms status on the node." % state["error"])
+    if state["unparsed"]:
+        raise ActError("dkms status has a line of an unknown form, so the state of the modules is not known: '%s'. Nothing was changed. "
+                       "Next step: run dkms status on the node." % state["unparsed"][0])
+    return {
+        "available": state["available"],
+        "entries": state["entries"],
+        "leftovers": state["leftovers"],
+        "states": dict((kernel, dkms.state_of(state["entries"], name, version, kernel)) for kernel in wanted_kernels),
+        "modules": dict((kernel, modules.read(root, kernel, runner)) for kernel in wanted_kernels),
+        "headers": dict((kernel, kernels.headers_present(root, kernel)) for kernel in wanted_kernels),
+        "source": source_conf(root, name, version) is not None,
+    }
+
+
+def source_conf(root, name, version):
+    """The dkms.conf of the module's source on the node, or None."""
+    return files.read_text(files.under(root, "/usr/src/%s-%s/dkms.conf" % (name, version)))
+
+
+def find_names(root, version):
+    """Names of NVIDIA modules of a version that the node has, in the DKMS tree or as source."""
+    found = set(name for name, other in dkms.trees(root) if other == version)
+    for path in glob.glob(files.under(root, "/usr/src/nvidia*-%s/dkms.conf" % glob.escape(version))):
+        found.add(os.path.basename(os.path.dirname(path))[:-len(version) - 1])
+    return sorted(found)
+
+
+def wait_for_others(deadline, proc="/proc"):
+    """Wait for dkms processes that do not know our lock (a package's script, a person); what is left at the deadline."""
+    while True:
+        others = dkms.running(proc)
+        if not others or time.monotonic() >= deadline:
+            return others
+        time.sleep(POLL_S)
+
+
+class Tree:
+    """One module version on one node, and the steps that change it."""
+
+    def __init__(self, name, version, runner, root="/", build_timeout_s=3600, arch=None):
+        self.name, self.version, self.runner, self.root = name, version, runner, root
+        self.build_timeout_s = build_timeout_s
+        self.arch = arch or kernels.architecture()
+
+    def perform(self, item, archives=None):
+        """Do one step; raises ActError with the reason and the end of the log."""
+        action, kernel = item["action"], item["kernel"]
+        if action == "clear":
+            self.clear(item["path"])
+        elif action == "load":
+            self.load(kernel, archives[kernel])
+        else:
+            timeout = self.build_timeout_s if action == "build" else COMMAND_TIMEOUT_S
+            verb = "remove" if action == "unbuild" else action  # older ones have no unbuild; build adds again what remove unregistered
+            argv = dkms.command(verb, self.name, item.get("version", self.version), kernel, self.arch if kernel else None, item.get("force", False))
+            rc, out, err = self.runner(argv, timeout)
+            if rc:
+                raise self.failure(action, kernel, rc, out, err)
+
+    def failure(self, action, kernel, rc, out, err):
+        log = dkms.log_path(self.root, self.name, self.version, kernel, self.arch) if action in ("build", "install") else None
+        tail = dkms.log_tail(self.root, log)
+        text = "dkms %s of %s %s%s failed with rc %s: %s." % (action, self.name, self.version, " for kernel %s" % kernel if kernel else "", rc, dkms.meaning(rc))
+        if rc in (1, 21) and kernel and not kernels.headers_present(self.root, kernel):
+            text += " The headers of kernel %s are not installed. Next step: install linux-headers-%s." % (kernel, kernel)
+        elif dkms.excluded(rc):
+            text += " Next step: leave kernel %s out of the list, or remove it; it has no module and must not be booted." % kernel
+        elif tail:
+            text += " Next step: read the end of %s below, mend the cause and run again; what the failed build left is cleared then." % log
+        said = "\n".join(part for part in (out.strip(), err.strip()) if part)
+        if said:
+            text += "\ndkms said:\n%s" % said
+        if tail:
+            text += "\nThe last %d lines of %s:\n%s" % (len(tail), log, "\n".join(tail))
+        return ActError(text, kernel=kernel, action=action, rc=rc, rc_meaning=dkms.meaning(rc), stdout=out, stderr=err, make_log=tail, make_log_path=log)
+
+    def clear(self, path):
+        """Remove what a build left, and nothing that is not inside this module version's tree."""
+        base = "%s/%s/%s/" % (dkms.TREE, self.name, self.version)
+        real = files.resolve(self.root, path)
+        if not path.startswith(base) or (real is not None and real != path):
+            raise ActError("%s is not a directory of the DKMS tree %s, and is not removed." % (path, base))
+        if real is not None:
+            shutil.rmtree(files.under(self.root, path))
+            above = os.path.dirname(files.under(self.root, path))
+            if path.count("/") > base.count("/") and not files.listing(above):
+                os.rmdir(above)
+
+    def load(self, kernel, archive):
+        """Give an archive to DKMS. With --force it answers 3 for a module it knows already, though it loaded it: its status decides."""
+        rc, out, err = self.runner(dkms.import_command(archive, force=True), COMMAND_TIMEOUT_S)
+        state = dkms.state_of(dkms.read(self.root, self.runner)["entries"], self.name, self.version, kernel)
+        if state not in ("built", "installed", "differs"):
+            error = self.failure("ldtarball", kernel, rc, out, err)
+            raise ActError("%s\nAfterwards DKMS has it as '%s'." % (error, state), **error.details)
+
+    def export(self, kernel, directory, compiler):
+        """Write one kernel's built modules and their digest; the archive appears under its name only when it is whole and right."""
+        target = os.path.join(directory, dkms.tree_name(self.name, self.version, kernel, self.arch, compiler))
+        temporary = os.path.join(directory, ".%d.dkms.tar.gz" % os.getpid())
+        try:
+            rc, out, err = self.runner(dkms.export_command(self.name, self.version, kernel, self.arch, temporary), COMMAND_TIMEOUT_S)
+            if rc:
+                raise self.failure("mktarball", kernel, rc, out, err)
+            tree = trees.inspect(temporary)
+            if (kernel, self.arch) not in tree["kernels"] or not tree["kernels"][(kernel, self.arch)]["module"]:
+                raise ActError("The archive that dkms mktarball wrote holds no main NVIDIA kernel module for kernel %s (%s)." % (kernel, self.arch), kernel=kernel)
+            found = trees.describe_module(temporary, tree["kernels"][(kernel, self.arch)]["module"], self.runner)
+            if found["version"] != self.version or not modules.made_for(kernel, found["vermagic"]):
+                raise ActError("The archive that dkms mktarball wrote holds version %s for '%s', not %s for kernel %s."
+                               % (found["version"], found["vermagic"], self.version, kernel), kernel=kernel)
+            digest = trees.sha256_of(temporary)
+            trees.write_sha256(target, digest)
+            os.replace(temporary, target)
+        except trees.TreeError as exc:
+            raise ActError("The archive that dkms mktarball wrote for kernel %s cannot be used: %s." % (kernel, exc), kernel=kernel) from exc
+        finally:
+            if os.path.exists(temporary):
+                os.unlink(temporary)
+        return {"kernel": kernel, "path": target, "sha256": digest}
+
+    def exported(self, kernel, directory, compiler):
+        """The archive of an earlier export, when it is there and whole; else None."""
+        path = os.path.join(directory, dkms.tree_name(self.name, self.version, kernel, self.arch, compiler))
+        try:
+            digest = trees.sha256_of(path)
+            whole = digest == trees.expected_sha256(path)
+        except (OSError, trees.TreeError):
+            return None
+        return {"kernel": kernel, "path": path, "sha256": digest} if whole else None
+
+    def verify_present(self, wanted_kernels):
+        """Read back: DKMS's state and the module file's own version. Apt and dkms may both say that all is well."""
+        now = view(self.root, self.runner, self.name, self.version, wanted_kernels)
+        wrong = [kernel for kernel in wanted_kernels if not dkms_plan.settled(now, kernel, self.version)]
+        if wrong:
+            raise ActError("%s %s is not in place, though every command ended well: %s." % (
+                self.name, self.version, "; ".join("kernel %s: %s" % (kernel, dkms_plan.describe(kernel, now)) for kernel in wrong)), kernels=wrong)
+        return now
+
+    def verify_absent(self, wanted_kernels, whole):
+        now = view(self.root, self.runner, self.name, self.version, wanted_kernels)
+        left = [kernel for kernel in wanted_kernels if now["states"][kernel] not in ("absent", "added") or self.file_left(now, kernel)]
+        if left or (whole and any((entry["name"], entry["version"]) == (self.name, self.version) for entry in now["entries"])):
+            raise ActError("%s %s is still there, though every command ended well: %s." % (
+                self.name, self.version, "; ".join("kernel %s: %s" % (kernel, dkms_plan.describe(kernel, now)) for kernel in left) or "its DKMS tree"), kernels=left)
+        return now
+
+    def file_left(self, now, kernel):
+        """True when a module file of this version is still in DKMS's directory and no other DKMS module accounts for it."""
+        if any(entry["kernel"] == kernel and entry["version"] == self.version and entry["name"] != self.name for entry in now["entries"]):
+            return False
+        return any("/updates/dkms/" in item["path"] and item["version"] == self.version for item in candidates(now["modules"][kernel]))
+
+    def staged(self):
+        path = trees.staging_path(self.name, self.version)
+        return path if os.path.lexists(files.under(self.root, path)) else None
+
+    def unstage(self):
+        path = files.under(self.root, trees.staging_path(self.name, self.version))
+        os.unlink(path)
+        if not files.listing(os.path.dirname(path)):
+            os.rmdir(os.path.dirname(path))
+
+    def stage(self, copies):
+        """Put archives where the package's own script takes a prebuilt tree from; False when the same is there already."""
+        target = files.under(self.root, trees.staging_path(self.name, self.version))
+        os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
+        temporary = "%s.%d.tmp" % (target, os.getpid())
+        try:
+            if len(copies) == 1:
+                shutil.copyfile(copies[0], temporary)
+            else:
+                trees.merge(copies, temporary)
+            with open(temporary, "rb") as handle:
+                os.fsync(handle.fileno())
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, target)
+        finally:
+            if os.path.exists(temporary):
+                os.unlink(temporary)
+
+    def staged_holds(self, contents):
+        """True when what is staged holds the same modules as some archives (kernel, member and size and digest of each)."""
+        path = self.staged()
+        if not path:
+            return False
+        try:
+            return trees.fingerprint([files.under(self.root, path)]) == trees.fingerprint(contents)
+        except trees.TreeError:
+            return False
+
+    def must_stage(self, runner):
+        """True while the source is not there, or its package is not configured: the package's script would throw an import away."""
+        if source_conf(self.root, self.name, self.version) is None:
+            return True
+        state = dpkg.read(self.root, runner)
+        return any("kernel" in item["package"] and item["package"].startswith("nvidia") for item in state["interrupted"])
+
+    def node(self, wanted_kernels):
+        """What an archive is held against."""
+        return {
+            "name": self.name, "version": self.version, "kernels": list(wanted_kernels), "arch": self.arch,
+            "compilers": dict((kernel, dkms.compiler_id(dkms.kernel_config(self.root, kernel))) for kernel in wanted_kernels),
+            "conf": source_conf(self.root, self.name, self.version),
+            "secure_boot": secureboot.read(self.root, self.runner),
+        }
+
+    def judge(self, copy, wanted_kernels):
+        """The kernels an archive holds; raises TreeError when it does not fit this node."""
+        tree = trees.inspect(copy)
+        described = dict((key, trees.describe_module(copy, item["module"], self.runner)) for key, item in tree["kernels"].items() if item["module"])
+        why = trees.refusals(tree, self.node(wanted_kernels), described)
+        if why:
+            raise trees.TreeError("; ".join(why))
+        return [kernel for kernel, dummy in sorted(tree["kernels"])]
+
+
+def candidates(item):
+    return [item] + item.get("others", []) if item else []

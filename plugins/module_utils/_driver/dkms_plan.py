@@ -1,0 +1,127 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""What has to be done to the DKMS tree. Pure: states in, steps and problems out; nothing is read or run here."""
+
+from __future__ import annotations
+
+from . import modules
+
+
+def step(action, kernel=None, **details):
+    return dict({"action": action, "kernel": kernel}, **details)
+
+
+def module_right(item, kernel, version):
+    """True when the module that a kernel would load is of this version and made for it."""
+    return bool(item and not item["error"] and item["version"] == version and modules.made_for(kernel, item["vermagic"]))
+
+
+def clear_steps(leftovers, name, version, kernels=None):
+    """What an interrupted build left of this module version, and of these kernels where the kernel is known."""
+    mine = [item for item in leftovers if (item["name"], item["version"]) == (name, version)]
+    return [step("clear", item["kernel"], path=item["path"], reason=item["reason"]) for item in mine
+            if kernels is None or item["kernel"] is None or item["kernel"] in kernels]
+
+
+def other_installed(entries, name, version, kernel):
+    """Other versions of the same module that DKMS has installed for a kernel: they give way first."""
+    return sorted(entry["version"] for entry in entries
+                  if entry["name"] == name and entry["version"] != version and entry["kernel"] == kernel and entry["state"] == "installed")
+
+
+def stale(entries, name, version):
+    """Other versions of the module in the tree, with the kernels they are there for."""
+    found = {}
+    for entry in entries:
+        if entry["name"] == name and entry["version"] != version:
+            found.setdefault(entry["version"], []).append({"kernel": entry["kernel"], "state": entry["state"]})
+    return [{"name": name, "version": other, "kernels": found[other]} for other in sorted(found)]
+
+
+def built(kernels, view, name, version, force=False):
+    """(steps, problems) that make the module built and installed for every kernel.
+
+    ``view``: ``states`` and ``modules`` and ``headers`` by kernel, ``entries``, ``leftovers``, ``source`` (whether the
+    module's source is on the node).
+    """
+    steps, problems = [], []
+    todo = [kernel for kernel in kernels if force or not settled(view, kernel, version)]
+    steps += clear_steps(view["leftovers"], name, version)
+    if todo and not view["source"] and any(view["states"][kernel] not in ("built", "installed", "differs") for kernel in todo):
+        problems.append("The source of %s %s is not on this node: found nothing at /usr/src/%s-%s. Install the package that carries it." % (name, version, name, version))
+    if todo and view["source"] and all(view["states"][kernel] == "absent" for kernel in kernels):
+        steps.append(step("add"))
+    for kernel in todo:
+        state = view["states"][kernel]
+        compiles = force or state not in ("built", "installed", "differs")
+        if compiles and not view["headers"].get(kernel):
+            problems.append("The headers of kernel %s are not installed, so no module can be built for it. Install linux-headers-%s, or leave that kernel out." % (kernel, kernel))
+        if compiles and state in ("incomplete", "built", "installed", "differs"):
+            steps.append(step("unbuild", kernel))
+        if compiles:
+            steps.append(step("build", kernel))
+        steps += [step("uninstall", kernel, version=other) for other in other_installed(view["entries"], name, version, kernel)]
+        steps.append(install(kernel, view))
+    return steps, problems
+
+
+def settled(view, kernel, version):
+    return view["states"][kernel] == "installed" and module_right(view["modules"].get(kernel), kernel, version)
+
+
+def install(kernel, view):
+    """Put the built modules in place.
+
+    Without --force dkms leaves a file alone that is of the same or a newer version (a rollback, an orphan of an earlier
+    tree), and calls a module installed that it once installed, whatever became of the file.
+    """
+    return step("install", kernel, force=view["modules"].get(kernel) is not None or view["states"][kernel] in ("installed", "differs"))
+
+
+def absent(kernels, view, name, version):
+    """(steps, problems) that take the module version out: for the kernels, or with None as a whole."""
+    mine = [entry for entry in view["entries"] if (entry["name"], entry["version"]) == (name, version)]
+    steps = clear_steps(view["leftovers"], name, version, kernels)
+    if kernels is None:
+        if mine:
+            steps.append(step("remove"))
+    else:
+        there = set(entry["kernel"] for entry in mine)
+        steps += [step("unbuild", kernel) for kernel in kernels if kernel in there]
+    return steps, []
+
+
+def imported(kernels, view, name, version, force=False):
+    """(steps, problems) that take built modules out of archives and install them, for a module whose source is there."""
+    todo = [kernel for kernel in kernels if force or not settled(view, kernel, version)]
+    steps = clear_steps(view["leftovers"], name, version, todo)
+    for kernel in todo:
+        state = view["states"][kernel]
+        loads = force or state not in ("built", "installed", "differs")
+        if loads and state in ("incomplete", "built", "installed", "differs"):
+            steps.append(step("unbuild", kernel))
+        if loads:
+            steps.append(step("load", kernel))
+        steps += [step("uninstall", kernel, version=other) for other in other_installed(view["entries"], name, version, kernel)]
+        steps.append(install(kernel, view))
+    return steps, []
+
+
+def describe(kernel, view):
+    """One line for the diff: DKMS's state, and the version that lies on disk."""
+    item = view["modules"].get(kernel)
+    return "%s, module on disk: %s" % (view["states"].get(kernel, "absent"), (item or {}).get("version") or "none")
+
+
+def predicted(kernel, steps, view, version):
+    """The same line for a kernel after the steps, for check mode."""
+    actions = [item["action"] for item in steps if item["kernel"] in (kernel, None)]
+    if "install" in actions:
+        return "installed, module on disk: %s" % version
+    if "remove" in actions or "unbuild" in actions:
+        return "absent, module on disk: none"
+    return describe(kernel, view)

@@ -1,0 +1,215 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""One task of dkms_module: options in, the plan for the state they ask for, and its result."""
+
+from __future__ import annotations
+
+import os
+
+from . import dkms, dkms_act, dkms_plan, kernels, trees
+from .dkms_act import ActError, Tree
+
+
+class Task:
+    """Runs once: ``due()`` and ``preview()`` only read, ``run()`` changes. They decide by the same plan."""
+
+    def __init__(self, params, runner, root="/", arch=None):
+        self.params, self.runner, self.root = params, runner, root
+        self.version, self.state = params["version"], params["state"]
+        self.installed = kernels.find_installed(root)
+        self.arch = arch
+
+    def due(self):
+        """True when there is something to do or something to complain of: both are decided again under the lock."""
+        try:
+            return self.preview()["changed"]
+        except (ActError, trees.TreeError):
+            return True
+
+    def preview(self):
+        return self._go(acting=False)
+
+    def run(self):
+        return self._go(acting=True)
+
+    def _go(self, acting):
+        if self.state == "imported":
+            return self._import(acting)
+        name = self.params["name"] or self._only_name()
+        if name is None:
+            return self._result(None, [], {}, {}, False)
+        return {"built": self._build, "absent": self._remove, "exported": self._export}[self.state](name, acting)
+
+    # what the task is about
+
+    def _only_name(self):
+        names = dkms_act.find_names(self.root, self.version)
+        if len(names) == 1:
+            return names[0]
+        if not names and self.state == "absent":
+            return None
+        if not names:
+            raise ActError("This node has no NVIDIA module of version %s: there is none in %s, and no source in /usr/src. "
+                           "Next step: install the driver's DKMS package of that version." % (self.version, dkms.TREE))
+        raise ActError("This node has several NVIDIA modules of version %s: %s. Next step: say which one with the option 'name'." % (self.version, ", ".join(names)))
+
+    def _tree(self, name):
+        return Tree(name, self.version, self.runner, self.root, self.params["build_timeout_s"], self.arch)
+
+    def _kernels(self):
+        wanted = self.params["kernels"]
+        if wanted is None:
+            if not self.installed:
+                raise ActError("No kernel that can boot was found: nothing in /lib/modules has an image in /boot. Next step: install a kernel, or name the kernels.")
+            return list(self.installed)
+        for kernel in wanted:
+            if self.state != "absent" and not os.path.isdir(os.path.join(self.root, "lib/modules", kernel)):
+                raise ActError("Kernel %s is not installed: there is no /lib/modules/%s. Installed are: %s." % (kernel, kernel, ", ".join(self.installed) or "none"))
+        return list(wanted)
+
+    def _view(self, name, wanted):
+        view = dkms_act.view(self.root, self.runner, name, self.version, wanted)
+        unreadable = sorted(set(item["error"] for item in view["modules"].values() if item and item["error"]))
+        if unreadable and self.state != "absent":
+            raise ActError("The kernel modules on disk cannot be read: %s." % "; ".join(unreadable))
+        return view
+
+    # the states
+
+    def _build(self, name, acting):
+        tree, wanted = self._tree(name), self._kernels()
+        view = self._view(name, wanted)
+        steps, problems = dkms_plan.built(wanted, view, name, self.version, self.params["force"])
+        self._refuse(problems, view, steps)
+        if tree.staged():
+            steps.append(dkms_plan.step("unstage"))
+        self._perform(tree, steps, acting)
+        now = tree.verify_present(wanted) if acting else None
+        return self._result(name, steps, view, now, bool(steps), wanted)
+
+    def _remove(self, name, acting):
+        tree = self._tree(name)
+        wanted = self._kernels() if self.params["kernels"] is not None else list(self.installed)
+        view = self._view(name, wanted)
+        steps, problems = dkms_plan.absent(self.params["kernels"], view, name, self.version)
+        self._refuse(problems, view, [item for item in steps if item["action"] != "clear"])
+        if tree.staged() and self.params["kernels"] is None:
+            steps.append(dkms_plan.step("unstage"))
+        self._perform(tree, steps, acting)
+        now = tree.verify_absent(wanted, self.params["kernels"] is None) if acting and steps else None
+        return self._result(name, steps, view, now, bool(steps), wanted)
+
+    def _export(self, name, acting):
+        tree, wanted = self._tree(name), self._kernels()
+        view = self._view(name, wanted)
+        ready = [kernel for kernel in wanted if view["states"][kernel] in ("built", "installed")]
+        missing = ["kernel %s is '%s'" % (kernel, view["states"][kernel]) for kernel in wanted if kernel not in ready]
+        if not ready or (missing and self.params["kernels"] is not None):
+            raise ActError("%s %s cannot be exported: %s. Next step: build it first." % (name, self.version, "; ".join(missing)))
+        directory = self.params["export_dir"]
+        if not os.path.isdir(directory):
+            raise ActError("The directory %s (export_dir) is not there. Next step: make it." % directory)
+        compilers = tree.node(ready)["compilers"]
+        unknown = [kernel for kernel in ready if not compilers[kernel]]
+        if unknown:
+            raise ActError("The compiler of kernel %s is not known: its configuration is neither with its headers nor in /boot." % ", ".join(unknown))
+        exported, steps = [], []
+        for kernel in ready:
+            found = None if self.params["force"] else tree.exported(kernel, directory, compilers[kernel])
+            if found is None:
+                steps.append(dkms_plan.step("export", kernel))
+                found = tree.export(kernel, directory, compilers[kernel]) if acting else {"kernel": kernel, "path": None, "sha256": None}
+            exported.append(found)
+        return dict(self._result(name, steps, view, None, bool(steps), wanted), exported=exported)
+
+    def _import(self, acting):
+        with trees.private_copies(self.params["import_files"]) as copies:
+            return self._import_copies(copies, acting)
+
+    @staticmethod
+    def _archive_name(item):
+        try:
+            return trees.inspect(item["copy"])["name"]
+        except trees.TreeError as exc:
+            raise trees.TreeError("The archive %s cannot be used: %s." % (item["path"], exc)) from exc
+
+    def _import_copies(self, copies, acting):
+        name = self.params["name"] or self._archive_name(copies[0])
+        tree = self._tree(name)
+        allowed = self._kernels()
+        archives = {}
+        for item in copies:
+            try:
+                for kernel in tree.judge(item["copy"], allowed):
+                    archives[kernel] = item["copy"]
+            except trees.TreeError as exc:
+                raise trees.TreeError("The archive %s does not fit this node: %s." % (item["path"], exc)) from exc
+        missing = [kernel for kernel in self.params["kernels"] or [] if kernel not in archives]
+        if missing:
+            raise ActError("None of the archives is for kernel %s. Nothing was changed." % ", ".join(missing))
+        wanted = sorted(archives)
+        view = self._view(name, wanted)
+        if all(dkms_plan.settled(view, kernel, self.version) for kernel in wanted) and not self.params["force"]:
+            steps = [dkms_plan.step("unstage")] if tree.staged() and not tree.must_stage(self.runner) else []
+        elif tree.must_stage(self.runner):
+            same = not self.params["force"] and tree.staged_holds([item["copy"] for item in copies])
+            steps = [] if same else [dkms_plan.step("stage")]
+            if acting and steps:
+                tree.stage([item["copy"] for item in copies])
+            return self._result(name, steps, view, None, bool(steps), wanted)
+        else:
+            steps, problems = dkms_plan.imported(wanted, view, name, self.version, self.params["force"])
+            self._refuse(problems, view, steps)
+            if tree.staged():
+                steps.append(dkms_plan.step("unstage"))
+        self._perform(tree, steps, acting, archives)
+        now = tree.verify_present(wanted) if acting else None
+        return self._result(name, steps, view, now, bool(steps), wanted)
+
+    # what they share
+
+    def _refuse(self, problems, view, steps):
+        if steps and not view["available"]:
+            problems = ["dkms is not installed. Install the package dkms."] + problems
+        if problems:
+            raise ActError("%s Nothing was changed." % " ".join(problems), problems=problems)
+
+    @staticmethod
+    def _perform(tree, steps, acting, archives=None):
+        done = []
+        for item in steps if acting else []:
+            try:
+                if item["action"] == "unstage":
+                    tree.unstage()
+                else:
+                    tree.perform(item, archives)
+            except ActError as exc:
+                exc.details.update(changed=bool(done), steps=done)
+                raise
+            done.append(item)
+
+    def _result(self, name, steps, view, now, changed, wanted=()):
+        before = dict((kernel, dkms_plan.describe(kernel, view)) for kernel in wanted)
+        if now is not None:
+            after = dict((kernel, dkms_plan.describe(kernel, now)) for kernel in wanted)
+        else:
+            after = dict((kernel, dkms_plan.predicted(kernel, steps, view, self.version)) for kernel in wanted)
+        actions = [item["action"] for item in steps]
+        staged = self._tree(name).staged() if name else None
+        if "unstage" in actions:
+            staged = None
+        elif "stage" in actions:
+            staged = trees.staging_path(name, self.version)
+        return {
+            "changed": changed, "name": name, "steps": steps, "staged": staged, "lock_waited_s": None,
+            "kernels": dict((kernel, {"before": before[kernel], "after": after[kernel]}) for kernel in wanted),
+            "stale": dkms_plan.stale((now or view)["entries"], name, self.version) if view else [],
+            "diff": {
+                "before": {"kernels": before, "steps": []},
+                "after": {"kernels": after, "steps": ["%s %s" % (item["action"], item["kernel"] or "") for item in steps]},
+            },
+        }

@@ -1,0 +1,246 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""Exported DKMS trees: looking into the archive before DKMS does, and putting several into one."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import tarfile
+import tempfile
+
+from . import dkms, modules
+
+MAX_MEMBERS = 10000
+MAX_BYTES = 4 * 1024 * 1024 * 1024
+INFO = "dkms_binaries_only"
+MAIN = "dkms_main_tree"
+CONF_FIELD = re.compile(r"""^\s*(?P<key>PACKAGE_NAME|PACKAGE_VERSION)=["']?(?P<value>[^"'\s#]+)""", re.M)
+
+
+class TreeError(Exception):
+    """An archive that must not be given to DKMS; the text says why."""
+
+
+def sha256_of(path):
+    digest = hashlib.sha256()
+    with open(path, "rb") as handle:
+        for block in iter(lambda: handle.read(1024 * 1024), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def expected_sha256(path):
+    """The digest in the file beside an archive, in sha256sum's form."""
+    beside = path + ".sha256"
+    try:
+        with open(beside, encoding="ascii") as handle:
+            words = handle.read(4096).split()
+    except (OSError, UnicodeDecodeError) as exc:
+        raise TreeError("its digest %s cannot be read: %s" % (beside, exc)) from exc
+    if not words or not re.match(r"^[0-9a-f]{64}$", words[0]):
+        raise TreeError("%s holds no sha256 digest" % beside)
+    return words[0]
+
+
+def write_sha256(path, digest):
+    write_atomic(path + ".sha256", ("%s  %s\n" % (digest, os.path.basename(path))).encode("ascii"))
+
+
+def write_atomic(path, data):
+    handle, temporary = tempfile.mkstemp(prefix=".", dir=os.path.dirname(path))
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+@contextlib.contextmanager
+def private_copies(paths):
+    """Copies of archives in a directory that only this user can enter, each checked against its digest.
+
+    What is looked into is what is loaded: nobody can change it in between.
+    """
+    directory = tempfile.mkdtemp(prefix="gpufleet-dkms-")
+    try:
+        copies = []
+        for index, path in enumerate(paths):
+            copy = os.path.join(directory, "%d.dkms.tar.gz" % index)
+            try:
+                wanted = expected_sha256(path)
+                shutil.copyfile(path, copy)
+            except FileNotFoundError as exc:
+                raise TreeError("The archive %s cannot be used: it is not there." % path) from exc
+            except TreeError as exc:
+                raise TreeError("The archive %s cannot be used: %s." % (path, exc)) from exc
+            found = sha256_of(copy)
+            if found != wanted:
+                raise TreeError("The archive %s cannot be used: its sha256 is %s, and %s.sha256 says %s." % (path, found, path, wanted))
+            copies.append({"path": path, "copy": copy, "sha256": found})
+        yield copies
+    finally:
+        shutil.rmtree(directory)
+
+
+def inspect(path):
+    """``{name, version, conf, kernels: {(kernel, arch): {"module": member, "compiler": id}}}`` of an archive.
+
+    Raises TreeError for anything but plain files and directories at the places where DKMS writes them.
+    """
+    try:
+        with tarfile.open(path, "r:*") as archive:
+            return _inspect(archive)
+    except (tarfile.TarError, OSError, EOFError) as exc:
+        raise TreeError("it is not a readable tar archive: %s" % exc) from exc
+
+
+def _inspect(archive):
+    kernels, texts, total, count = {}, {}, 0, 0
+    for member in archive:
+        count, total = count + 1, total + member.size
+        if count > MAX_MEMBERS or total > MAX_BYTES:
+            raise TreeError("it holds more than a DKMS tree does (%d members, %d bytes)" % (count, total))
+        parts = member_parts(member)
+        if parts[:1] == [INFO] and len(parts) == 2 and member.isfile():
+            texts[parts[1]] = archive.extractfile(member).read(1024 * 1024).decode("utf-8", "replace")
+        elif parts[:1] == [MAIN] and len(parts) > 3:
+            item = kernels.setdefault((parts[1], parts[2]), {"module": None, "compiler": None})
+            if parts[3] == "module" and len(parts) == 5 and modules.MAIN.match(parts[4]) and member.isfile():
+                item["module"] = member.name
+            if parts[3] == "log" and len(parts) == 5 and parts[4] in (".config", "config-%s" % parts[1]) and member.isfile():
+                item["compiler"] = dkms.compiler_id(archive.extractfile(member).read(4 * 1024 * 1024).decode("utf-8", "replace"))
+    conf = texts.get("dkms.conf", "")
+    fields = dict((found.group("key"), found.group("value")) for found in CONF_FIELD.finditer(conf))
+    name, version = (texts.get(key, "").strip() for key in ("PACKAGE_NAME", "PACKAGE_VERSION"))
+    if not conf or not name or not version:
+        raise TreeError("it has no %s/ with dkms.conf, PACKAGE_NAME and PACKAGE_VERSION (dkms mktarball --binaries-only makes it)" % INFO)
+    if (fields.get("PACKAGE_NAME"), fields.get("PACKAGE_VERSION")) != (name, version):
+        raise TreeError("its dkms.conf is of %s/%s, its PACKAGE_NAME and PACKAGE_VERSION say %s/%s"
+                        % (fields.get("PACKAGE_NAME"), fields.get("PACKAGE_VERSION"), name, version))
+    if not kernels:
+        raise TreeError("it holds no built modules")
+    return {"name": name, "version": version, "conf": conf, "kernels": kernels}
+
+
+def member_parts(member):
+    """The path of a member in parts; raises TreeError for one that could be written anywhere else than in the tree."""
+    if not (member.isfile() or member.isdir()):
+        raise TreeError("its member %s is neither a file nor a directory" % member.name)
+    if member.name.startswith("/"):
+        raise TreeError("its member %s has an absolute path" % member.name)
+    parts = [part for part in member.name.split("/") if part not in ("", ".")]
+    if ".." in parts:
+        raise TreeError("its member %s leads out of the tree" % member.name)
+    if parts and parts[0] not in (INFO, MAIN):
+        raise TreeError("its member %s is not part of a binaries-only DKMS tree" % member.name)
+    return parts
+
+
+def describe_module(path, member, runner):
+    """What modinfo says of the main module in an archive; only that file is taken out, into a private directory."""
+    directory = tempfile.mkdtemp(prefix="gpufleet-dkms-")
+    try:
+        target = os.path.join(directory, os.path.basename(member))
+        with tarfile.open(path, "r:*") as archive, open(target, "wb") as output:
+            shutil.copyfileobj(archive.extractfile(member), output)
+        return modules.describe("/", target, runner)
+    finally:
+        shutil.rmtree(directory)
+
+
+def refusals(tree, node, described):
+    """Why a tree does not fit a node, in sentences; an empty list when it fits. Pure.
+
+    ``node``: name, version, kernels, arch, compilers by kernel, conf (of the source on the node, or None), secure_boot
+    facts. ``described``: what modinfo says of the main module of each (kernel, arch).
+    """
+    found = []
+    if (tree["name"], tree["version"]) != (node["name"], node["version"]):
+        found.append("it is %s/%s, and %s/%s is wanted" % (tree["name"], tree["version"], node["name"], node["version"]))
+    if node["conf"] is not None and tree["conf"].strip() != node["conf"].strip():
+        found.append("its dkms.conf is not the one of the source on this node")
+    for (kernel, arch), item in sorted(tree["kernels"].items()):
+        found += kernel_refusals(kernel, arch, item, node, described.get((kernel, arch)))
+    return found
+
+
+def kernel_refusals(kernel, arch, item, node, module):
+    if kernel not in node["kernels"]:
+        yield "it is for kernel %s, and the kernels wanted on this node are %s" % (kernel, ", ".join(node["kernels"]) or "none")
+        return
+    if arch != node["arch"]:
+        yield "it is for architecture %s, and this node is %s" % (arch, node["arch"])
+    compiler = node["compilers"].get(kernel)
+    if not compiler or not item["compiler"]:
+        yield "the compiler of kernel %s is not known (%s in the tree, %s on this node)" % (kernel, item["compiler"] or "none", compiler or "none")
+    elif compiler != item["compiler"]:
+        yield "it was made for a kernel %s of compiler %s, and here that kernel is of %s" % (kernel, item["compiler"], compiler)
+    if module is None:
+        yield "it has no main NVIDIA kernel module for kernel %s" % kernel
+        return
+    if module["error"] or not module["version"] or not module["vermagic"]:
+        yield "its module for kernel %s cannot be read: %s" % (kernel, module["error"] or "modinfo names no version or no vermagic")
+        return
+    if module["version"] != node["version"]:
+        yield "its module for kernel %s is of version %s" % (kernel, module["version"])
+    if not modules.made_for(kernel, module["vermagic"]):
+        yield "its module for kernel %s has the vermagic '%s'" % (kernel, module["vermagic"])
+    yield from signature_refusals(kernel, module, node["secure_boot"])
+
+
+def signature_refusals(kernel, module, state):
+    if state["state"] == "disabled":
+        return
+    if state["state"] != "enabled":
+        yield "whether Secure Boot is on is not known, so the signature of its module for kernel %s cannot be judged" % kernel
+    elif not module["signer"]:
+        yield "Secure Boot is on and its module for kernel %s is not signed" % kernel
+    elif module["signer"] not in (state["keys"] or []):
+        yield "Secure Boot is on and the signer of its module for kernel %s, '%s', is not among this node's keys" % (kernel, module["signer"])
+
+
+def merge(copies, target):
+    """One archive of several of the same module version: DKMS's own hook takes a single file."""
+    seen = set()
+    with tarfile.open(target, "w:gz", compresslevel=1) as output:
+        for path in copies:
+            with tarfile.open(path, "r:*") as archive:
+                for member in archive:
+                    key = "/".join(member_parts(member))
+                    if key in seen:
+                        continue
+                    seen.add(key)
+                    output.addfile(member, archive.extractfile(member) if member.isfile() else None)
+
+
+def fingerprint(paths):
+    """The content of archives, whatever their compression: path and digest of every file."""
+    found = {}
+    for path in paths:
+        try:
+            with tarfile.open(path, "r:*") as archive:
+                for member in archive:
+                    if member.isfile():
+                        key = "/".join(member_parts(member))
+                        found.setdefault(key, hashlib.sha256(archive.extractfile(member).read()).hexdigest())
+        except (tarfile.TarError, OSError, EOFError) as exc:
+            raise TreeError("it is not a readable tar archive: %s" % exc) from exc
+    return found
+
+
+def staging_path(name, version):
+    """Where the maintainer script of a distribution's DKMS package looks for a prebuilt tree before it compiles."""
+    return "/usr/share/%s-dkms/%s-%s.dkms.tar.gz" % (name, name, version)

@@ -11,6 +11,8 @@ import sys
 
 from . import library, modules, state, sysfs
 
+HOST_SYS = "/run/gpusim/host-sys"
+
 
 def version_key(release: str) -> list:
     """Numbers as numbers, so that 6.1.0-50 is newer than 6.1.0-9."""
@@ -113,26 +115,20 @@ def mount_sys() -> None:
     os.makedirs(base, exist_ok=True)
     _mount("-t", "tmpfs", "-o", "mode=0755,nosuid,nodev,noexec", "gpusim-sys", base)
     sysfs.write_file(base + "/gpusim", "simulated devices and modules\n")
+    # The host's own /sys stays reachable in one place, where its relative links hold.
+    os.makedirs(HOST_SYS, exist_ok=True)
+    _mount("--bind", "/sys", HOST_SYS)
     for entry in sorted(os.listdir("/sys")):
-        source, target = "/sys/" + entry, base + "/" + entry
-        if entry == "bus":
-            os.makedirs(target, exist_ok=True)
-            for bus in sorted(os.listdir(source)):
-                if bus != "pci":
-                    os.makedirs(target + "/" + bus, exist_ok=True)
-                    _mount("--rbind", source + "/" + bus, target + "/" + bus)
-        elif entry != "module" and os.path.isdir(source):
-            os.makedirs(target, exist_ok=True)
-            _mount("--rbind", source, target)
+        if entry not in ("bus", "module") and os.path.isdir("/sys/" + entry):
+            os.makedirs(base + "/" + entry, exist_ok=True)
+            _mount("--rbind", "/sys/" + entry, base + "/" + entry)
     for folder in ("module", "bus/pci/devices", "bus/pci/drivers"):
         os.makedirs(base + "/" + folder, exist_ok=True)
-    # The kernel's own modules, as the host shows them, but never the host's GPU drivers.
-    if os.path.isdir("/sys/module") and os.listdir("/sys/module"):
-        os.makedirs("/run/gpusim/host-module", exist_ok=True)
-        _mount("--bind", "/sys/module", "/run/gpusim/host-module")
-        for entry in os.listdir("/sys/module"):
-            if not re.match(r"nvidia|nouveau", entry):
-                os.symlink("/run/gpusim/host-module/" + entry, base + "/module/" + entry)
+    # Other buses and modules as the host shows them, but never the host's GPUs and their drivers.
+    for folder, hidden in (("bus", "pci$"), ("module", "nvidia|nouveau")):
+        for entry in os.listdir(HOST_SYS + "/" + folder) if os.path.isdir(HOST_SYS + "/" + folder) else []:
+            if not re.match(hidden, entry):
+                os.symlink("%s/%s/%s" % (HOST_SYS, folder, entry), "%s/%s/%s" % (base, folder, entry))
     sysfs.write_pci()
     # Read-only for everybody, as /sys is in a container; the simulator writes through its own path.
     _mount("--rbind", base, "/sys")

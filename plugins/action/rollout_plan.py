@@ -40,7 +40,9 @@ class ActionModule(RolloutAction):
     ARGUMENT_SPEC = ARGUMENT_SPEC
 
     def act(self, arguments, task_vars):
-        book = ledger.Ledger(arguments["artifact_dir"], arguments["rollout_id"])
+        undo = self.undone(arguments)
+        targets = self.targets(arguments, undo)
+        book = ledger.Ledger(arguments["artifact_dir"], arguments["rollout_id"] or self.default_id(arguments, undo, targets))
         domains = failure_domains(task_vars.get("groups") or {}, arguments["domain_group_prefix"])
         markers = arguments["markers"] or {}
         for name in arguments["audits"]:
@@ -55,7 +57,7 @@ class ActionModule(RolloutAction):
             )
 
         def make(events):
-            return plan.build(arguments["target"], probes, policy, state.reduce(events), arguments["canaries"], self.targets(arguments))
+            return plan.build(arguments["target"], probes, policy, state.reduce(events), arguments["canaries"], targets)
 
         if self.check:
             made, run = make(book.read()), None
@@ -74,7 +76,10 @@ class ActionModule(RolloutAction):
                     nodes=made.nodes,
                     policy=made.policy,
                     sha256=made.sha256,
+                    undo=undo.rollout_id if undo else None,
                 )
+                if not made.order:
+                    transaction.append("end", run=run)
             ledger.remember_last(arguments["artifact_dir"], book.rollout_id)
             refresh_report(book)
         lines = plan.describe(made, book.rollout_id)
@@ -92,18 +97,41 @@ class ActionModule(RolloutAction):
         }
 
     @staticmethod
-    def targets(arguments):
+    def undone(arguments):
+        """The ledger of the rollout that is to be undone, if one is."""
+        wanted = arguments["undo"]
+        if not wanted:
+            return None
+        rollout_id = ledger.last_id(arguments["artifact_dir"]) if wanted == "last" else wanted
+        if not rollout_id:
+            raise plan.PlanError("There is no rollout to undo in %s." % ledger.rollouts_dir(arguments["artifact_dir"]))
+        book = ledger.Ledger(arguments["artifact_dir"], rollout_id)
+        events = [event for event in book.read() if event["event"] == "plan"]
+        if not events:
+            raise plan.PlanError("There is no rollout %s to undo in %s." % (rollout_id, book.base))
+        if wanted == "last" and events[-1].get("undo"):
+            raise plan.PlanError("The last rollout, %s, was itself a rollback: name the one to undo with rollback_of." % rollout_id)
+        return book
+
+    @staticmethod
+    def targets(arguments, undo):
         """Versions by node: given, or the ones that another rollout found before it changed anything."""
-        if not arguments["undo"]:
+        if undo is None or arguments["target"]:
             return arguments["targets"]
-        undone = ledger.Ledger(arguments["artifact_dir"], arguments["undo"])
-        if not undone.exists():
-            raise plan.PlanError("There is no rollout %s to undo in %s." % (undone.rollout_id, undone.base))
-        nodes = state.reduce(undone.read()).nodes
+        nodes = state.reduce(undo.read()).nodes
         missing = [name for name in arguments["audits"] if name not in nodes or not nodes[name].from_version]
         if missing:
             raise plan.PlanError(
                 "Rollout %s recorded no earlier version of %s: name the version with rollout_version, or leave them out."
-                % (undone.rollout_id, ", ".join(missing[:5]))
+                % (undo.rollout_id, ", ".join(missing[:5]))
             )
         return {name: nodes[name].from_version for name in arguments["audits"]}
+
+    @staticmethod
+    def default_id(arguments, undo, targets):
+        if undo is not None:
+            return "rollback-%s" % undo.rollout_id
+        versions = {arguments["target"]} if arguments["target"] else {str(version or "") for version in targets.values()}
+        if len(versions) > 1:
+            raise plan.PlanError("The nodes have different target versions (%s): name the rollout with rollout_id." % ", ".join(sorted(versions)))
+        return "upgrade-%s" % "".join(versions)

@@ -53,7 +53,8 @@ class ActionModule(RolloutAction):
             view = state.reduce(transaction.events)
             for node in gate.vanished(view, ()):
                 transaction.append("state", run=run, node=node.name, state="lost", reason=gate.vanished_reason(node))
-            transaction.append("end", run=run)
+            if view.finished is None or len(transaction.added):
+                transaction.append("end", run=run)
         doc = refresh_report(book)
         owner.release(book, controller)
         return doc

@@ -42,6 +42,9 @@ class ActionModule(RolloutAction):
             for event, fields in self.events(arguments):
                 transaction.append(event, run=run, node=node, **fields)
                 state.apply(view, transaction.events[-1])
+            # When every node has failed Ansible runs no further play, so that the last node closes the run.
+            if arguments["state"] and state.nothing_left(view):
+                transaction.append("end", run=run)
         line = progress(view, node, words(arguments))
         if told:
             self.say(line)

@@ -33,8 +33,9 @@ options:
   rollout_id:
     description:
       - The name of the rollout and of its directory under C(rollouts/) in O(artifact_dir).
+      - Made from the target version, or from O(undo), when empty, so that the next run of the same change finds what an earlier one left.
     type: str
-    required: true
+    default: ''
   artifact_dir:
     description:
       - Directory on the controller that keeps the ledgers.
@@ -48,12 +49,12 @@ options:
     default: ''
   targets:
     description:
-      - A version for each node by its name, instead of O(target).
+      - A version for each node by its name; O(target) goes before it.
     type: dict
     default: {}
   undo:
     description:
-      - The id of a rollout whose nodes shall go back to the version that it found on them.
+      - The id of a rollout whose nodes shall go back to the version that it found on them, or V(last) for the one that was planned last.
     type: str
     default: ''
   audits:
@@ -154,7 +155,7 @@ lines:
 from ansible.module_utils.basic import AnsibleModule
 
 ARGUMENT_SPEC = dict(
-    rollout_id=dict(type="str", required=True),
+    rollout_id=dict(type="str", default=""),
     artifact_dir=dict(type="path", required=True),
     target=dict(type="str", default=""),
     targets=dict(type="dict", default={}),

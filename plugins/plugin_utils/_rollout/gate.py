@@ -71,5 +71,7 @@ def vanished(view, present):
 
 
 def vanished_reason(node):
-    step = node.open_step
-    return "stopped answering, or its tasks broke off, in step %s" % step.name if step else "stopped answering before its first step"
+    if not node.steps:
+        return "stopped answering before its first step"
+    where = "in step %s" % node.steps[-1].name if node.open_step else "after step %s" % node.steps[-1].name
+    return "stopped answering, or its tasks broke off, %s%s" % (where, ": " + node.reason if node.reason else "")

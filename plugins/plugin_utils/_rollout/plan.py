@@ -103,7 +103,7 @@ def build(target, probes, policy, previous=None, canaries=(), targets=None):
     same rollout before this run.
     """
     if not probes:
-        raise PlanError("The list of nodes is empty: check the inventory group, rollout_hosts and --limit. Nothing was changed.")
+        raise PlanError("The list of nodes is empty: check the inventory group, the hosts variable of the playbook and --limit. Nothing was changed.")
     names = [probe.name for probe in probes]
     doubled = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) != len(names) else []
     if doubled:

@@ -158,6 +158,11 @@ def require_in_flight(view, name):
     return node
 
 
+def nothing_left(view):
+    """Whether no node is waiting, in flight, or left over by a dead controller."""
+    return all(node.state in ENDED for node in view.nodes.values())
+
+
 def verdict(view, ended):
     """C(complete) only when every node is done or had nothing to do."""
     states = {node.state for node in view.nodes.values()}

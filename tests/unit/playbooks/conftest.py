@@ -1,0 +1,161 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A fleet of stub nodes, and the real playbooks run on it.
+
+What decides runs for real: the playbooks, the role gpu_node_upgrade, the rollout actions, Ansible's own reboot. What would touch a
+machine is replaced: the modules that read or install a driver, systemctl, and the connection, which reboots or loses a node.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+OLD, NEW = "1.0.1", "2.0.1"
+REAL = (
+    "galaxy.yml",
+    "meta",
+    "playbooks",
+    "roles/gpu_node_upgrade",
+    "plugins/action/rollout_gate.py",
+    "plugins/action/rollout_plan.py",
+    "plugins/action/rollout_report.py",
+    "plugins/action/rollout_step.py",
+    "plugins/doc_fragments",
+    "plugins/modules/rollout_gate.py",
+    "plugins/modules/rollout_plan.py",
+    "plugins/modules/rollout_report.py",
+    "plugins/modules/rollout_step.py",
+    "plugins/plugin_utils",
+)
+
+
+class Result:
+    def __init__(self, fleet, process, output):
+        self.rc = process.returncode
+        self.output = output
+        self.fleet = fleet
+
+    @property
+    def report(self):
+        return json.loads((self.fleet.artifacts / "rollouts" / ("upgrade-" + NEW) / "report.json").read_text())
+
+    @property
+    def states(self):
+        return {name: node["state"] for name, node in self.report["nodes"].items()}
+
+
+class Fleet:
+    def __init__(self, directory):
+        self.directory = directory
+        self.nodes = directory / "nodes"
+        self.artifacts = directory / "artifacts"
+        self.collection = directory / "collections" / "ansible_collections" / "gpufleet" / "lifecycle"
+        for name in REAL:
+            self.link(ROOT / name, self.collection / name)
+        for source in sorted((HERE / "stub").rglob("*")):
+            if source.is_file() and source.parent != HERE / "stub" and "__pycache__" not in source.parts:
+                self.link(source, self.collection / source.relative_to(HERE / "stub"))
+        (self.nodes / "bin").mkdir(parents=True)
+        systemctl = self.nodes / "bin" / "systemctl"
+        systemctl.write_text('#!/bin/sh\nexec "%s" "%s" "$@"\n' % (sys.executable, HERE / "stub" / "systemctl.py"))
+        systemctl.chmod(0o755)
+        self.names = []
+
+    @staticmethod
+    def link(source, target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.symlink_to(source)
+
+    def add(self, name, **fields):
+        service = "nvidia-persistenced.service"
+        (self.nodes / name / "state").mkdir(parents=True)
+        node = {"loaded": OLD, "disk": OLD, "boots": 0, "enabled": [service], "running": [service], "log": []}
+        self.write(name, dict(node, **fields))
+        self.names.append(name)
+
+    def write(self, name, node):
+        (self.nodes / name / "node.json").write_text(json.dumps(node))
+
+    def read(self, name):
+        return json.loads((self.nodes / name / "node.json").read_text())
+
+    def change(self, name, **fields):
+        self.write(name, dict(self.read(name), **fields))
+
+    def touched(self):
+        return [name for name in self.names if self.read(name)["log"]]
+
+    def inventory(self):
+        hosts = {
+            name: {
+                "ansible_connection": "gpufleet.lifecycle.stubnode",
+                "ansible_python_interpreter": sys.executable,
+                "ansible_become": False,
+                "gpu_node_upgrade_state_dir": str(self.nodes / name / "state"),
+            }
+            for name in self.names
+        }
+        variables = {
+            "gpufleet_artifact_dir": str(self.artifacts),
+            "gpu_node_upgrade_reboot_timeout": 3,
+            "gpu_node_upgrade_reconnect_timeout": 2,
+            "gpu_node_upgrade_health_retries": 1,
+            "gpu_node_upgrade_health_delay": 0,
+            "gpu_node_upgrade_gate_patience": 0.5,
+            "gpu_node_upgrade_gate_patience_max": 2,
+            "gpu_node_upgrade_gate_poll": 0.1,
+            "rollout_version": NEW,
+        }
+        path = self.directory / "inventory.json"
+        path.write_text(json.dumps({"all": {"children": {"gpu_nodes": {"hosts": hosts, "vars": variables}}}}))
+        return path
+
+    def start(self, playbook, *arguments, **extra):
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
+        environment.update(
+            ANSIBLE_COLLECTIONS_PATH=str(self.directory / "collections"),
+            ANSIBLE_CONFIG=str(self.directory / "ansible.cfg"),
+            ANSIBLE_FORKS="10",
+            ANSIBLE_PIPELINING="true",
+            ANSIBLE_INJECT_FACT_VARS="false",
+            ANSIBLE_NOCOLOR="true",
+            ANSIBLE_LOCALHOST_WARNING="false",
+            GPUFLEET_STUB_NODES=str(self.nodes),
+            HOME=str(self.directory),
+            PYTHONDONTWRITEBYTECODE="1",
+        )
+        (self.directory / "ansible.cfg").write_text("")
+        command = [sys.executable, "-m", "ansible", "playbook", "-i", str(self.inventory()), str(self.collection / "playbooks" / (playbook + ".yml"))]
+        for key, value in extra.items():
+            command += ["-e", json.dumps({key: value})]
+        log = open(self.directory / "output", "w+", encoding="utf-8")
+        process = subprocess.Popen(command + list(arguments), env=environment, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        process.log = log
+        return process
+
+    def run(self, playbook, *arguments, **extra):
+        process = self.start(playbook, *arguments, **extra)
+        try:
+            process.wait(timeout=300)
+        finally:
+            process.kill()
+            process.wait()
+        process.log.seek(0)
+        output = process.log.read()
+        process.log.close()
+        print(output)
+        return Result(self, process, output)
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    return Fleet(tmp_path)

@@ -1,0 +1,51 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: stubnode
+short_description: A node of the control-flow tests
+description:
+  - Runs modules on this machine, in the place of a node that is only a file. Reboots it, or does not answer, as that file says.
+author: gpufleet contributors (@gpufleet)
+options:
+  remote_addr:
+    description: Name of the node.
+    default: inventory_hostname
+    vars:
+      - name: inventory_hostname
+      - name: ansible_host
+"""
+
+import os
+import re
+import shlex
+
+from ansible.errors import AnsibleConnectionFailure
+from ansible.plugins.connection.local import Connection as LocalConnection
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils import stubnode
+
+
+class Connection(LocalConnection):
+    transport = "gpufleet.lifecycle.stubnode"
+
+    def exec_command(self, cmd, in_data=None, sudoable=True):
+        nodes = os.environ["GPUFLEET_STUB_NODES"]
+        path = os.path.join(nodes, self.get_option("remote_addr"))
+        node = stubnode.load(path)
+        if node.get("unreachable"):
+            raise AnsibleConnectionFailure("%s does not answer" % self.get_option("remote_addr"))
+        if "/proc/sys/kernel/random/boot_id" in cmd:
+            return 0, b"boot-%d\n" % node["boots"], b""
+        if re.search(r"shutdown -r", cmd):
+            node["boots"] += 1
+            node["loaded"] = node["disk"]
+            node["running"] = list(node["enabled"])
+            node["log"].append("reboot into %s" % node["disk"])
+            node["unreachable"] = node["disk"] in node.get("dies_with", [])
+            stubnode.store(node, path)
+            return 0, b"", b""
+        prefix = "GPUFLEET_STUB_NODE=%s PATH=%s:$PATH; export GPUFLEET_STUB_NODE PATH; " % (shlex.quote(path), shlex.quote(os.path.join(nodes, "bin")))
+        return super().exec_command(prefix + cmd, in_data=in_data, sudoable=sudoable)

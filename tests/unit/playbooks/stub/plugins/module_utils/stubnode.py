@@ -1,0 +1,56 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A node of the control-flow tests: one JSON file, no hardware, no packages."""
+
+from __future__ import annotations
+
+import json
+import os
+
+
+def directory():
+    return os.environ["GPUFLEET_STUB_NODE"]
+
+
+def load(path=None):
+    with open(os.path.join(path or directory(), "node.json"), encoding="utf-8") as stream:
+        return json.load(stream)
+
+
+def store(node, path=None):
+    name = os.path.join(path or directory(), "node.json")
+    with open(name + ".new", "w", encoding="utf-8") as stream:
+        json.dump(node, stream)
+    os.rename(name + ".new", name)
+
+
+def note(node, what):
+    """What was done to the node, in order."""
+    node["log"].append(what)
+    store(node)
+
+
+def audit(node):
+    safe = not node.get("no_module_for_next_boot")
+    return {
+        "schema": "gpufleet.audit/1",
+        "versions": {"loaded": node["loaded"], "library": node["disk"]},
+        "verdict": "pass",
+        "reboot_safe": safe,
+        "reboot_safe_reason": "the module is on disk" if safe else "kernel 6.1 boots next and has no module",
+        "reboot_required": node["loaded"] != node["disk"],
+        "reboot_required_reason": "",
+    }
+
+
+def snapshot(node):
+    def value(what):
+        return {"value": what, "rc": 0}
+
+    processes = [{"pid": 4711, "used_bytes": 1}] if node.get("busy") else []
+    persistence = 1 if "nvidia-persistenced.service" in node["running"] else 0
+    return {
+        "schema": "gpufleet.snapshot/1",
+        "gpus": [{"index": index, "compute_processes": value(processes), "persistence_mode": value(persistence)} for index in range(2)],
+    }

@@ -1,0 +1,37 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils import stubnode
+
+
+def main():
+    module = AnsibleModule(argument_spec=dict(version=dict(type="str"), state=dict(type="str")), supports_check_mode=True)
+    node, version = stubnode.load(), module.params["version"]
+    changed = node["disk"] != version
+    if not module.check_mode and changed:
+        if version in node.get("half_installs", []):
+            node["disk"] = "half of %s" % version
+        if version in node.get("half_installs", []) + node.get("cannot_install", []):
+            stubnode.note(node, "failed to install %s" % version)
+            module.fail_json(msg="the build of %s failed" % version)
+        if node.get("hangs_in_install"):
+            stubnode.note(node, "hangs")
+            node["disk"] = version
+            import time
+
+            time.sleep(60)
+        node["disk"] = version
+        stubnode.note(node, "installed %s" % version)
+    if not module.check_mode and node["disk"] in node.get("unreachable_with", []):
+        node["unreachable"] = True
+        stubnode.store(node)
+    transaction = {"install": [], "upgrade": ["nvidia-kernel-dkms"] if changed else [], "downgrade": [], "remove": []}
+    module.exit_json(changed=changed, transaction=transaction, resolved={"packages": {"nvidia-kernel-dkms": version + "-1"}})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils import stubnode
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec=dict(
+            phase=dict(type="str"),
+            baseline=dict(type="dict"),
+            expected_driver_version=dict(type="str"),
+            fail_on=dict(type="list", elements="str", default=["fail", "unknown"]),
+        ),
+        supports_check_mode=True,
+    )
+    node = stubnode.load()
+    wanted = module.params["expected_driver_version"]
+    checks = []
+    if node["loaded"] in node.get("sick_with", []):
+        checks.append({"id": "gpu_answers", "entity": "GPU-3", "status": "fail", "message": "GPU 3 does not answer with driver %s" % node["loaded"]})
+    if wanted and wanted != node["loaded"]:
+        checks.append({"id": "driver_version", "entity": "node", "status": "fail", "message": "driver %s runs, expected %s" % (node["loaded"], wanted)})
+    health = {"schema": "gpufleet.health/1", "verdict": "fail" if checks else "pass", "checks": checks, "simulated": True}
+    if health["verdict"] in module.params["fail_on"]:
+        module.fail_json(msg="unhealthy", health=health)
+    baseline = {"schema": "gpufleet.baseline/1", "snapshot": stubnode.snapshot(node), "audit": stubnode.audit(node)}
+    module.exit_json(changed=False, health=health, baseline=baseline)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What systemd would say of the services of a stub node: systemctl show|start|stop|is-active NAME..."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+PATH = os.path.join(os.environ["GPUFLEET_STUB_NODE"], "node.json")
+with open(PATH, encoding="utf-8") as stream:
+    node = json.load(stream)
+words = [word for word in sys.argv[1:] if not word.startswith("-")]
+command, names = words[0], [name if "." in name else name + ".service" for name in words[1:]]
+if command == "show":
+    print(
+        "\n\n".join(
+            "Id=%s\nLoadState=%s\nActiveState=%s"
+            % (name, "loaded" if name in node["enabled"] else "not-found", "active" if name in node["running"] else "inactive")
+            for name in names
+        )
+    )
+elif command in ("start", "stop"):
+    for name in names:
+        if command == "start" and name not in node["running"]:
+            node["running"].append(name)
+        if command == "stop" and name in node["running"]:
+            node["running"].remove(name)
+        node["log"].append("%s %s" % (command, name))
+    with open(PATH, "w", encoding="utf-8") as stream:
+        json.dump(node, stream)
+elif command == "is-active":
+    sys.exit(0 if set(names) <= set(node["running"]) else 3)

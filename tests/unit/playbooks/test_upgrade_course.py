@@ -1,0 +1,160 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The course of a rollout over several nodes, with the real playbook, role and ledger."""
+
+from __future__ import annotations
+
+import json
+
+OLD, NEW = "1.0.1", "2.0.1"
+ALL_STEPS = ["evidence", "drain", "stop", "install", "prove", "reboot", "validate", "return"]
+
+
+def test_every_node_is_taken_once_and_a_second_run_takes_none(fleet):
+    for name in ("a1", "a2"):
+        fleet.add(name)
+    first = fleet.run("upgrade")
+    assert first.rc == 0
+    assert first.states == {"a1": "done", "a2": "done"}
+    assert first.report["verdict"] == "complete" and first.report["finished"]
+    for name in ("a1", "a2"):
+        node = first.report["nodes"][name]
+        assert (node["from"], node["to"], node["reason"]) == (OLD, NEW, "")
+        assert [step["name"] for step in node["steps"]] == ALL_STEPS
+        assert {step["status"] for step in node["steps"]} == {"ok"}
+        assert fleet.read(name)["log"] == [
+            "stop nvidia-persistenced.service",
+            "installed " + NEW,
+            "reboot into " + NEW,
+        ], "the service is enabled and runs again after the boot"
+        assert json.loads((fleet.nodes / name / "state" / "baseline.json").read_text())["schema"] == "gpufleet.baseline/1"
+    assert "[1/2] a1: install (driver 1.0.1 -> 2.0.1)" in first.output
+    assert "[2/2] a2: done" in first.output
+    ends = [first.report["nodes"][name]["steps"] for name in ("a1", "a2")]
+    assert ends[0][-1]["finished"] <= ends[1][0]["started"], "one node at a time"
+
+    second = fleet.run("upgrade")
+    assert second.rc == 0
+    assert second.states == first.states
+    assert [len(fleet.read(name)["log"]) for name in ("a1", "a2")] == [3, 3]
+    assert "changed=0" in second.output and "changed=1" not in second.output
+
+
+def test_a_failed_node_is_put_back_and_the_others_go_on_within_the_budget(fleet):
+    fleet.add("a1", sick_with=[NEW])
+    fleet.add("a2")
+    result = fleet.run("upgrade", rollout_failure_budget=2)
+    assert result.rc == 2
+    assert result.states == {"a1": "rolled_back", "a2": "done"}
+    assert result.report["verdict"] == "failed"
+    node = fleet.read("a1")
+    assert (node["loaded"], node["disk"], node["running"]) == (OLD, OLD, ["nvidia-persistenced.service"])
+    entry = result.report["nodes"]["a1"]
+    assert "GPU 3 does not answer with driver 2.0.1" in entry["reason"]
+    assert [(step["name"], step["status"]) for step in entry["steps"]] == [(name, "ok") for name in ALL_STEPS[:6]] + [
+        ("validate", "failed"),
+        ("rollback_install", "ok"),
+        ("rollback_prove", "ok"),
+        ("rollback_reboot", "ok"),
+        ("rollback_validate", "ok"),
+    ]
+    assert "FAILED" in result.output.upper() and not list((fleet.nodes / "a1" / "state").glob("quarantine*"))
+
+
+def test_a_spent_budget_leaves_the_rest_untouched(fleet):
+    fleet.add("a1", cannot_install=[NEW])
+    for name in ("a2", "a3"):
+        fleet.add(name)
+    result = fleet.run("upgrade")
+    assert result.rc == 2
+    assert result.states == {"a1": "rolled_back", "a2": "pending", "a3": "pending"}
+    assert fleet.touched() == ["a1"]
+    assert "the failure budget of 1 is spent by a1" in result.output
+    assert "the build of 2.0.1 failed" in result.report["nodes"]["a1"]["reason"]
+
+
+def test_when_every_node_fails_the_exit_status_and_the_report_say_so(fleet):
+    for name in ("a1", "a2"):
+        fleet.add(name, sick_with=[NEW])
+    result = fleet.run("upgrade", rollout_failure_budget=3, rollout_max_down=2)
+    assert result.rc == 2
+    assert result.states == {"a1": "rolled_back", "a2": "rolled_back"}
+    assert (result.report["verdict"], bool(result.report["finished"])) == ("failed", True)
+
+
+def test_a_node_that_cannot_be_put_back_is_quarantined_and_holds_its_slot(fleet):
+    fleet.add("a1", half_installs=[NEW], cannot_install=[OLD])
+    fleet.add("a2")
+    result = fleet.run("upgrade", rollout_failure_budget=3)
+    assert result.rc == 2
+    assert result.states == {"a1": "quarantined", "a2": "pending"}
+    assert "the build of 2.0.1 failed; and it could not be put back: the build of 1.0.1 failed" in result.report["nodes"]["a1"]["reason"]
+    marker = json.loads((fleet.nodes / "a1" / "state" / "quarantine.json").read_text())
+    assert (marker["node"], marker["version"], marker["previous_version"]) == ("a1", NEW, OLD)
+    assert fleet.read("a1")["running"] == []
+    assert "every down slot (1) is held by a node that is out of service: a1" in result.output
+
+    again = fleet.run("upgrade", rollout_failure_budget=3, rollout_max_down=2)
+    assert again.rc == 2
+    assert again.states == {"a1": "quarantined", "a2": "done"}, "the marker keeps the node out of later rollouts"
+
+
+def test_a_node_that_is_lost_in_its_reboot_counts_as_failed_and_as_down(fleet):
+    fleet.add("a1", dies_with=[NEW])
+    fleet.add("a2")
+    result = fleet.run("upgrade", rollout_failure_budget=2)
+    assert result.rc != 0
+    assert result.states == {"a1": "lost", "a2": "pending"}
+    assert fleet.touched() == ["a1"]
+
+
+def test_a_node_that_leaves_the_play_frees_nobody_and_is_named(fleet):
+    """Unreachable in the middle of a step: Ansible drops the host, and neither rescue nor always runs."""
+    fleet.add("a1", unreachable_with=[NEW])
+    fleet.add("a2")
+    result = fleet.run("upgrade", rollout_failure_budget=5, rollout_max_down=2)
+    assert result.rc in (2, 4)
+    assert result.states == {"a1": "lost", "a2": "done"}
+    assert "stopped answering, or its tasks broke off, in step prove" in result.report["nodes"]["a1"]["reason"]
+
+
+def test_a_waiting_node_learns_that_the_one_before_it_is_lost(fleet):
+    fleet.add("a1", unreachable_with=[NEW])
+    fleet.add("a2")
+    result = fleet.run("upgrade", rollout_failure_budget=5)
+    assert result.rc in (2, 4)
+    assert result.states == {"a1": "lost", "a2": "pending"}
+    assert "a2: stop (every down slot (1) is held by a node that is out of service: a1)" in result.output
+
+
+def test_when_every_node_is_unreachable_in_the_middle_the_report_is_written(fleet):
+    fleet.add("a1", unreachable_with=[NEW])
+    result = fleet.run("upgrade")
+    assert result.rc in (2, 4)
+    assert result.states == {"a1": "lost"}
+    assert result.report["verdict"] == "failed"
+
+
+def test_a_node_that_does_not_answer_at_first_is_counted_and_reported(fleet):
+    fleet.add("a1")
+    fleet.add("a2", unreachable=True)
+    result = fleet.run("upgrade", rollout_failure_budget=2, rollout_max_down=2)
+    assert result.rc != 0
+    assert result.states == {"a1": "done", "a2": "lost"}
+    assert "did not answer before the rollout: a2 does not answer" in result.report["nodes"]["a2"]["reason"]
+
+
+def test_sick_and_busy_nodes_and_unsafe_reboots(fleet):
+    fleet.add("a1", sick_with=[OLD])
+    fleet.add("a2", busy=True)
+    fleet.add("a3", no_module_for_next_boot=True)
+    result = fleet.run("upgrade", rollout_failure_budget=9, rollout_max_down=3)
+    assert result.rc == 2
+    assert result.states == {"a1": "failed", "a2": "failed", "a3": "quarantined"}
+    reasons = {name: node["reason"] for name, node in result.report["nodes"].items()}
+    assert reasons["a1"] == "unhealthy before the upgrade, nothing was changed: GPU 3 does not answer with driver 1.0.1"
+    assert "processes compute on its GPUs, nothing was changed: pid 4711" in reasons["a2"]
+    assert "kernel 6.1 boots next and has no module" in reasons["a3"]
+    assert fleet.touched() == ["a3"]
+    assert fleet.read("a3")["boots"] == 0

@@ -205,7 +205,7 @@ def change(module, params):
         if others:
             module.fail_json(
                 msg="Another dkms is at work on this node, and nothing was started beside it: %s. Next step: wait until it ends and run again."
-                % "; ".join("process %d (%s)" % (item["pid"], " ".join(item["argv"])) for item in others),
+                % "; ".join("process %d (%s)" % (item["pid"], " ".join(item["argv"])) for item in others[:3]),
                 processes=others,
             )
         result = Task(params, runner.Runner(pass_fds=[held.fd])).run()

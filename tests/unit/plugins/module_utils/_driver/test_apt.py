@@ -1,0 +1,173 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reading apt and dpkg, on recorded answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import apt
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.fake_apt import SET, FakeMachine, fixture, index, installed
+
+
+def test_os_release():
+    found = apt.parse_os_release(fixture("os-release_bookworm.txt"))
+    assert (found["ID"], found["VERSION_ID"]) == ("debian", "12")
+
+
+def test_show_has_every_version_with_source_and_dependencies():
+    records = dict((record["version"], record) for record in index()["nvidia-kernel-dkms"])
+    assert sorted(records) == ["535.216.03-2~bpo12+1", "535.261.03-1", "535.309.01-0+deb12u1"]
+    record = records["535.261.03-1"]
+    assert record["source"] == "nvidia-graphics-drivers"
+    assert ["firmware-nvidia-gsp", "firmware-nvidia-gsp-535.261.03"] in record["depends"]
+    assert record["depends"][0] == ["nvidia-installer-cleanup"]
+    assert record["provides"] == ["nvidia-kernel-535.261.03", "nvidia-kernel-dkms-any"]
+    assert record["installed_kib"] == 72961
+    assert record["downloadable"]
+
+
+def test_show_without_a_source_field_is_its_own_source():
+    assert set(record["source"] for record in index()["nvidia-modprobe"]) == {"nvidia-modprobe"}
+
+
+def test_a_record_of_the_status_file_alone_cannot_be_downloaded():
+    text = "Package: a\nStatus: install ok installed\nVersion: 1-1\n\nPackage: a\nVersion: 2-1\nFilename: pool/a.deb\n"
+    assert [(record["version"], record["downloadable"]) for record in apt.parse_show(text)["a"]] == [("1-1", False), ("2-1", True)]
+    both = text + "\nPackage: a\nVersion: 1-1\nFilename: pool/a1.deb\n"
+    assert all(record["downloadable"] for record in apt.parse_show(both)["a"])
+
+
+@pytest.mark.parametrize("text,groups", [
+    ("", []),
+    ("a (>= 1) | b:any [amd64], c", [["a", "b"], ["c"]]),
+    ("debconf (>= 0.5) | debconf-2.0", [["debconf", "debconf-2.0"]]),
+])
+def test_depends(text, groups):
+    assert apt.parse_depends(text) == groups
+
+
+def test_query():
+    found = apt.parse_query(fixture("query_535.261.03.txt"))
+    assert found["nvidia-smi"] == {
+        "version": "535.261.03-1", "source": "nvidia-graphics-drivers", "status": "hi", "hold": True, "size_kib": 880, "installed": True, "ok": True}
+    assert not found["libc6"]["hold"]
+
+
+@pytest.mark.parametrize("status,is_installed,ok", [
+    ("ii ", True, True), ("hi ", True, True), ("rc ", False, False), ("iF ", True, False), ("iU ", True, False), ("iHR", True, False),
+    ("iW ", True, True), ("it ", True, True), ("un ", False, False), ("iiR", True, False), ("pn ", False, False),
+])
+def test_query_states(status, is_installed, ok):
+    have = apt.parse_query("%s|x|amd64|1-1|x|1\n" % status)["x"]
+    assert (have["installed"], have["ok"]) == (is_installed, ok)
+
+
+def test_query_keeps_a_foreign_architecture_apart():
+    text = "ii |dpkg|amd64|1|dpkg|1\nii |libcuda1|amd64|535.261.03-1|s|1\nii |libcuda1|i386|535.216.03-1|s|1\nii |a|all|1|a|1\n"
+    assert sorted(apt.parse_query(text)) == ["a", "dpkg", "libcuda1", "libcuda1:i386"]
+
+
+def test_simulation_on_an_empty_node():
+    transaction = apt.parse_simulation(fixture("simulate_empty_node.txt"))
+    assert set(SET) <= set(item["name"] for item in transaction["install"])
+    assert {"name": "nvidia-modprobe", "version": "535.309.01-0+deb12u1"} in transaction["install"]
+    assert not transaction["upgrade"] and not transaction["downgrade"] and not transaction["remove"]
+
+
+@pytest.mark.parametrize("name,kind,version", [
+    ("simulate_upgrade.txt", "upgrade", "535.309.01-0+deb12u1"), ("simulate_downgrade.txt", "downgrade", "535.216.03-2~bpo12+1")])
+def test_simulation_of_a_change(name, kind, version):
+    transaction = apt.parse_simulation(fixture(name))
+    assert [(item["name"], item["from"], item["version"]) for item in transaction[kind]] == [(name, "535.261.03-1", version) for name in SET]
+    assert not any(transaction[other] for other in transaction if other != kind)
+
+
+def test_simulation_with_removals():
+    removed = apt.parse_simulation(fixture("simulate_removal_outside.txt"))["remove"]
+    assert [item["name"] for item in removed] == ["initramfs-tools", "linux-image-6.1.0-56-amd64", "linux-image-amd64"]
+    assert removed[0]["version"] == "0.142+deb12u3"
+
+
+def test_uris():
+    found = apt.parse_uris(fixture("uris_upgrade.txt"))
+    assert len(found) == 11
+    assert found["nvidia-kernel-dkms_535.309.01-0+deb12u1_amd64.deb"] == 44990976
+
+
+def test_a_failed_command_says_what_apt_said():
+    error = apt.AptError("apt-get install", 100, "Reading package lists...\n", "W: odd\nE: Unable to correct problems\nE: held\n")
+    assert str(error) == "apt-get install failed (exit status 100): E: Unable to correct problems E: held"
+    assert "W: odd" in error.output
+
+
+def test_a_failed_read_is_an_error_and_not_an_empty_answer(tmp_path):
+    with pytest.raises(apt.AptError):
+        apt.Apt(lambda argv, timeout: (2, "", "dpkg-query: error: database locked"), root=str(tmp_path)).installed()
+
+
+def test_index_reads_the_names_that_match(tmp_path):
+    machine = FakeMachine(tmp_path)
+    found = apt.Apt(machine, root=str(tmp_path)).index("nvidia|^libcuda1$")
+    assert "libcuda1" in found and "nvidia-smi" in found and "libnvcuvid1" not in found
+
+
+def test_index_of_a_machine_without_lists_is_empty(tmp_path):
+    assert apt.Apt(FakeMachine(tmp_path, lists=False), root=str(tmp_path)).index("nvidia") == {}
+
+
+def test_interrupted(tmp_path):
+    machine = FakeMachine(tmp_path, version="535.261.03-1")
+    subject = apt.Apt(machine, root=str(tmp_path))
+    assert subject.interrupted(subject.installed()) == ([], [])
+    machine.packages["nvidia-smi"]["status"] = "iF"
+    (tmp_path / "var/lib/dpkg/updates/0001").write_text("x", encoding="utf-8")
+    (tmp_path / "var/lib/dpkg/updates/tmp.i").write_text("", encoding="utf-8")
+    assert subject.interrupted(subject.installed()) == (["0001"], ["nvidia-smi"])
+
+
+def test_filesystems_take_the_nearest_directory(tmp_path):
+    found = apt.Apt(None, root=str(tmp_path)).filesystems(["/var/lib/dkms", "/"])
+    assert found["/var/lib/dkms"]["device"] == found["/"]["device"] == tmp_path.stat().st_dev
+    assert found["/"]["free"] > 0
+
+
+def test_changes_never_ask_and_wait_for_the_lock(tmp_path):
+    machine = FakeMachine(tmp_path)
+    apt.Apt(machine, root=str(tmp_path), lock_timeout_s=42).change(["nvidia-smi=535.261.03-1"])
+    command = machine.log[0]
+    for word in ("-y", "DPkg::Lock::Timeout=42", "Dpkg::Options::=--force-confold", "--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages"):
+        assert word in command
+
+
+def test_the_shim_builds_nothing_and_passes_the_rest(tmp_path):
+    import subprocess
+
+    subject = apt.Apt(None, root=str(tmp_path))
+    options = subject.deferred_dkms_options()
+    assert options[1].startswith("DPkg::Path=/var/lib/gpufleet/dkms-deferred:")
+    shim = tmp_path / "var/lib/gpufleet/dkms-deferred/dkms"
+    real = tmp_path / "real"
+    real.write_text("#!/bin/sh\necho real \"$@\"; exit 3\n", encoding="utf-8")
+    real.chmod(0o755)
+    shim.write_text(shim.read_text(encoding="utf-8").replace("/usr/sbin/dkms", str(real)), encoding="utf-8")
+    for action in ("build", "install", "autoinstall"):
+        done = subprocess.run([str(shim), action, "-m", "x"], capture_output=True, text=True, timeout=10, check=False)
+        assert (done.returncode, "real" in done.stdout) == (0, False)
+    done = subprocess.run([str(shim), "remove", "-m", "x"], capture_output=True, text=True, timeout=10, check=False)
+    assert (done.returncode, done.stdout) == (3, "real remove -m x\n")
+
+
+def test_write_atomically_says_whether_it_wrote(tmp_path):
+    path = tmp_path / "file"
+    assert apt.write_atomically(str(path), "a\n")
+    assert not apt.write_atomically(str(path), "a\n")
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert apt.write_atomically(str(path), "b\n")
+    assert [item.name for item in tmp_path.iterdir()] == ["file"]
+
+
+def test_installed_fixture_is_coherent():
+    assert set(have["version"] for name, have in installed("535.261.03-1").items() if name in SET) == {"535.261.03-1"}

@@ -1,0 +1,263 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The module, over a machine whose apt and dpkg are played by recorded data."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+
+import pytest
+from ansible.module_utils import basic
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.lock import NodeLock
+from ansible_collections.gpufleet.lifecycle.plugins.modules import driver_packages
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.fake_apt import SET, FakeMachine
+
+NEW, OLD = "535.261.03-1", "535.216.03-2~bpo12+1"
+PIN = "etc/apt/preferences.d/gpufleet-nvidia-driver.pref"
+
+
+class Bench:
+    """Runs the module on a fake machine below ``root``; answers its result."""
+
+    def __init__(self, root, monkeypatch, capsys):
+        self.root, self.monkeypatch, self.capsys = root, monkeypatch, capsys
+        self.lock_path = str(root / "lock")
+        self.machine = None
+
+    def make(self, **kwargs):
+        self.machine = FakeMachine(self.root / "node", **kwargs)
+        return self.machine
+
+    def run(self, check=False, **options):
+        options.setdefault("min_free_mib", 0)
+        arguments = {"ANSIBLE_MODULE_ARGS": dict(options, _ansible_check_mode=check, _ansible_diff=True, _ansible_remote_tmp=str(self.root), _ansible_tmpdir=None)}
+        patch = self.monkeypatch
+        # from ansible-core 2.19 on the arguments have a profile; both keep the raw ones here
+        patch.setattr(basic, "_ANSIBLE_ARGS", json.dumps(arguments).encode("utf-8"))
+        patch.setattr(basic, "_ANSIBLE_PROFILE", "legacy", raising=False)
+        patch.setattr(sys, "stdin", io.StringIO())
+        patch.setattr(driver_packages, "Runner", lambda pass_fds=(): self.machine)
+        patch.setattr(driver_packages, "ignore_hangup", lambda: None)
+        patch.setattr(driver_packages, "NodeLock", lambda **kwargs: NodeLock(path=self.lock_path, **kwargs))
+        original = driver_packages.Apt
+        patch.setattr(driver_packages, "Apt", lambda runner, **kwargs: original(runner, root=str(self.machine.root), **kwargs))
+        try:
+            with pytest.raises(SystemExit):
+                driver_packages.main()
+        finally:
+            patch.setattr(driver_packages, "Apt", original)
+        return json.loads(self.capsys.readouterr().out.strip().splitlines()[-1])
+
+
+@pytest.fixture(name="bench")
+def _bench(tmp_path, monkeypatch, capsys):
+    return Bench(tmp_path, monkeypatch, capsys)
+
+
+def versions(machine):
+    return set(machine.at(name) for name in SET)
+
+
+def held(machine):
+    return sorted(name for name, have in machine.packages.items() if have["hold"])
+
+
+def test_from_nothing_to_present_and_again(bench):
+    machine = bench.make()
+    first = bench.run(version="535.216.03", hold=True, pin=True)
+    assert first["changed"] and versions(machine) == {OLD}
+    assert held(machine) == sorted(SET)
+    assert "Pin: version 535.216.03-*" in (machine.root / PIN).read_text(encoding="utf-8")
+    assert machine.acted() == ["apt-get install", "apt-mark hold"]
+    machine.log.clear()
+    second = bench.run(version="535.216.03", hold=True, pin=True)
+    assert not second["changed"] and machine.log == [] and second["actions"] == []
+    assert second["transaction"] == {"install": [], "upgrade": [], "downgrade": [], "reinstall": [], "remove": []}
+
+
+@pytest.mark.parametrize("start,wanted,kind", [(OLD, "535.261.03", "upgrade"), (NEW, "535.216.03", "downgrade")])
+def test_to_another_version(bench, start, wanted, kind):
+    machine = bench.make(version=start, hold=True)
+    result = bench.run(version=wanted, hold=True)
+    assert set(item["name"] for item in result["transaction"][kind]) == set(SET)
+    assert versions(machine) == {result["resolved"]["version"]} != {start}
+    assert held(machine) == sorted(SET)
+    assert "nvidia-smi %s" % start in result["diff"][0]["before"] and "nvidia-smi %s" % result["resolved"]["version"] in result["diff"][0]["after"]
+
+
+def test_check_mode_says_all_of_it_and_does_nothing(bench):
+    machine = bench.make(version=OLD)
+    result = bench.run(check=True, version="535.261.03", hold=True, pin=True)
+    assert result["changed"] and machine.log == [] and versions(machine) == {OLD}
+    assert not (machine.root / PIN).exists() and not (bench.root / "lock").exists()
+    assert any(line.startswith("upgrade 11 packages") for line in result["actions"])
+    assert any(line.startswith("hold ") for line in result["actions"]) and any(line.startswith("write ") for line in result["actions"])
+    assert "Pin: version 535.261.03-*" in result["diff"][1]["after"]
+
+
+def test_check_mode_foresees_what_a_run_reports(bench):
+    bench.make(version=OLD, hold=True)
+    foreseen = bench.run(check=True, version="535.261.03", hold=True)
+    done = bench.run(version="535.261.03", hold=True)
+    for key in ("changed", "transaction", "resolved", "diff", "actions"):
+        assert foreseen[key] == done[key]
+
+
+def test_check_mode_without_a_repository(bench):
+    bench.make(lists=False)
+    result = bench.run(check=True, version="535.261.03")
+    assert "failed" not in result and result["changed"]
+    assert result["resolvable"] is False and "package index" in result["reason"]
+
+
+def test_the_same_outside_check_mode_is_a_failure(bench):
+    machine = bench.make(lists=False)
+    result = bench.run(version="535.261.03")
+    assert result["failed"] and "nvidia_repository" in result["msg"] and machine.log == []
+
+
+@pytest.mark.parametrize("ready,failed", [(True, True), (False, False)])
+def test_check_mode_with_a_repository_that_a_run_would_change(bench, ready, failed):
+    bench.make()
+    result = bench.run(check=True, version="580.1.1", repository_ready=ready)
+    assert result.get("failed", False) is failed
+    assert result["resolvable"] is False
+
+
+@pytest.mark.parametrize("state", ["resolved", "downloaded", "present"])
+def test_unknown_version_says_what_is_available_and_changes_nothing(bench, state):
+    machine = bench.make(version=OLD)
+    result = bench.run(version="580.1.1", state=state)
+    assert result["failed"] and "available: 535.309.01-0+deb12u1, %s, %s" % (NEW, OLD) in result["msg"]
+    assert machine.log == [] and [item["id"] for item in result["refusals"]] == ["unknown_version"]
+
+
+def test_a_mixed_set_is_refused_before_anything_runs(bench):
+    machine = bench.make(version=OLD)
+    machine.packages["libcuda1:i386"] = dict(machine.packages["libcuda1"], source="nvidia-graphics-drivers-tesla")
+    result = bench.run(version="535.261.03")
+    assert result["failed"] and "libcuda1:i386" in result["msg"] and machine.log == [] and versions(machine) == {OLD}
+
+
+def test_no_disk_space_is_refused(bench):
+    machine = bench.make(version=OLD)
+    result = bench.run(version="535.261.03", min_free_mib=2 ** 40)
+    assert result["failed"] and "MiB free" in result["msg"] and machine.log == []
+    assert [item["id"] for item in result["refusals"]] == ["disk"]
+
+
+def test_apt_without_a_solution_is_a_refusal(bench):
+    machine = bench.make(version=OLD)
+    machine.fail["simulate"] = (100, "", "E: Unable to correct problems, you have held broken packages.")
+    result = bench.run(version="535.261.03")
+    assert [item["id"] for item in result["refusals"]] == ["no_solution"] and "held broken packages" in result["msg"]
+
+
+def test_unsupported_system(bench):
+    machine = bench.make()
+    (machine.root / "etc/os-release").write_text('ID=rocky\nVERSION_ID="9.4"\n', encoding="utf-8")
+    result = bench.run(version="535.261.03")
+    assert result["failed"] and "rocky 9.4" in result["msg"] and "debian 12" in result["msg"]
+
+
+def test_a_version_is_required(bench):
+    bench.make()
+    assert "version" in bench.run(state="present")["msg"]
+
+
+def test_a_failed_install_puts_the_holds_back_and_shows_the_build_log(bench):
+    machine = bench.make(version=OLD, hold=True)
+    machine.packages["linux-image-amd64"]["hold"] = True
+    machine.fail["apt-get"] = (100, "Setting up nvidia-kernel-dkms\n", "E: Sub-process /usr/bin/dpkg returned an error code (1)")
+    log = machine.root / "var/lib/dkms/nvidia-current/535.261.03/build/make.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("gcc: error: this is why\n", encoding="utf-8")
+    result = bench.run(version="535.261.03", hold=True)
+    assert result["failed"] and "returned an error code" in result["msg"]
+    assert result["make_log_tail"] == ["gcc: error: this is why"]
+    assert held(machine) == sorted(SET + ("linux-image-amd64",))
+
+
+def test_success_of_apt_is_not_believed(bench):
+    machine = bench.make(version=OLD)
+    machine.stubborn.add("libnvidia-ml1")
+    result = bench.run(version="535.261.03")
+    assert result["failed"] and "libnvidia-ml1 %s (expected %s)" % (OLD, NEW) in result["msg"]
+
+
+def test_an_interrupted_dpkg_is_finished_first(bench):
+    machine = bench.make(version=NEW)
+    machine.packages["nvidia-kernel-dkms"]["status"] = "iF"
+    (machine.root / "var/lib/dpkg/updates/0000").write_text("x", encoding="utf-8")
+    foreseen = bench.run(check=True, version="535.261.03")
+    assert foreseen["changed"] and foreseen["repaired"] and machine.log == []
+    result = bench.run(version="535.261.03")
+    assert result["changed"] and result["repaired"] and machine.acted() == ["dpkg --configure"]
+    assert "interrupted dpkg" in result["actions"][0]
+    assert not bench.run(version="535.261.03")["changed"]
+
+
+def test_download_is_idempotent_and_installs_nothing(bench):
+    machine = bench.make(version=OLD)
+    assert bench.run(check=True, version="535.261.03", state="downloaded")["changed"] and machine.log == []
+    assert bench.run(version="535.261.03", state="downloaded")["changed"]
+    assert machine.acted() == ["apt-get download"] and versions(machine) == {OLD}
+    assert not bench.run(version="535.261.03", state="downloaded")["changed"]
+
+
+def test_archives_of_what_is_installed_can_be_kept_for_a_way_back(bench):
+    machine = bench.make(version=OLD)
+    assert bench.run(version="535.216.03", state="downloaded")["changed"]
+    assert ("nvidia-kernel-dkms", OLD) in machine.cached
+
+
+def test_the_other_flavour_replaces_the_first(bench):
+    machine = bench.make(version=NEW, hold=True)
+    result = bench.run(version="535.261.03", flavour="open", hold=True)
+    assert machine.at("nvidia-kernel-dkms") is None and machine.at("nvidia-open-kernel-dkms") == NEW
+    assert result["resolved"]["dkms_name"] == "nvidia-current-open"
+    assert "nvidia-open-kernel-dkms" in held(machine)
+
+
+def test_holds_are_lifted_when_asked_and_left_alone_when_not(bench):
+    machine = bench.make(version=NEW, hold=True)
+    assert not bench.run(version="535.261.03")["changed"]
+    assert bench.run(version="535.261.03", hold=False)["changed"]
+    assert held(machine) == []
+
+
+def test_absent_removes_the_driver_and_the_pin(bench):
+    machine = bench.make(version=NEW, hold=True)
+    (machine.root / PIN).write_text("x", encoding="utf-8")
+    assert bench.run(check=True, state="absent")["changed"] and versions(machine) == {NEW}
+    result = bench.run(state="absent")
+    assert result["changed"] and versions(machine) == {None} and not (machine.root / PIN).exists()
+    assert machine.at("nvidia-modprobe") is not None
+    assert not bench.run(state="absent")["changed"]
+
+
+def test_resolved_only_answers(bench):
+    machine = bench.make(version=OLD)
+    result = bench.run(version="535.261.03", state="resolved")
+    assert not result["changed"] and machine.log == [] and len(result["transaction"]["upgrade"]) == 11
+    assert not (bench.root / "lock").exists()
+
+
+def test_deferred_build_goes_through_the_shim(bench):
+    machine = bench.make()
+    bench.run(version="535.261.03", dkms_build="deferred")
+    assert any("dkms-deferred" in word for word in machine.log[0])
+    assert (machine.root / "var/lib/gpufleet/dkms-deferred/dkms").exists()
+
+
+def test_a_locked_node_is_left_alone(bench):
+    machine = bench.make(version=OLD)
+    with NodeLock(path=bench.lock_path, owner={"module": "dkms_module", "step": "build", "rollout_id": "r-7"}):
+        result = bench.run(version="535.261.03", lock_timeout_s=0)
+    assert result["failed"] and "r-7" in result["msg"] and result["lock"]["step"] == "build"
+    assert machine.log == [] and versions(machine) == {OLD}

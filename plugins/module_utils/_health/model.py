@@ -1,0 +1,118 @@
+# -*- coding: utf-8 -*-
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The words of a verdict, and reading data that may be damaged.
+
+Private to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+import collections
+
+PASS, FAIL, UNKNOWN, WAIVED, NOT_APPLICABLE = "pass", "fail", "unknown", "waived", "not_applicable"
+STATUSES = (PASS, FAIL, UNKNOWN, WAIVED, NOT_APPLICABLE)
+# From nothing to do to the most severe.
+ACTIONS = ("none", "restore_setting", "restart_service", "reset_gpu", "reboot", "hold", "field_diag")
+PHASES = ("baseline", "post", "soak", "adhoc")
+NODE = "node"
+
+Context = collections.namedtuple("Context", ["snapshot", "audit", "baseline", "policy", "expected_driver", "phase"])
+# rc is None where there is no answer at all.
+Reading = collections.namedtuple("Reading", ["known", "value", "rc", "error"])
+NOTHING = Reading(False, None, None, "no such value in the reading")
+
+
+def check(ident, entity, status, observed=None, expected=None, source="policy", action=None, message=""):
+    """One check of the verdict. A check that does not pass asks for action; without a better one the node is held."""
+    if action is None:
+        action = "hold" if status in (FAIL, UNKNOWN) else "none"
+    return {"id": ident, "entity": entity, "status": status, "observed": observed, "expected": expected, "source": source,
+            "action": action, "message": message}
+
+
+def item(container, *keys):
+    """container[key][key]..., or None where anything on the way is missing or of another kind."""
+    for key in keys:
+        if not isinstance(container, dict) or not isinstance(key, str):
+            return None
+        container = container.get(key)
+    return container
+
+
+def reading(container, key):
+    """The value of KEY as it was read. Anything but a well-formed value is not known."""
+    value = item(container, key)
+    if not isinstance(value, dict) or isinstance(value.get("rc"), bool) or not isinstance(value.get("rc"), int):
+        return NOTHING
+    if value["rc"] == 0:
+        if value.get("value") is None:
+            return Reading(False, None, None, "an empty answer")
+        return Reading(True, value["value"], 0, None)
+    return Reading(False, None, value["rc"], str(value.get("error") or "CODE_%d" % value["rc"]))
+
+
+def number(container, key):
+    """Like reading, for a value that must be a number."""
+    found = reading(container, key)
+    if found.known and (isinstance(found.value, bool) or not isinstance(found.value, (int, float))):
+        return Reading(False, None, None, "%r instead of a number" % (found.value,))
+    return found
+
+
+def shown(found):
+    """A reading for the report: the value, or why there is none."""
+    if found.known:
+        return found.value
+    return found.error if found.rc is None else "%s (%d)" % (found.error, found.rc)
+
+
+def pci_address(text):
+    """One spelling for the PCI addresses of NVML, of the kernel and of people: 0000:1b:00.0; None if it is none."""
+    if not isinstance(text, str):
+        return None
+    parts = text.strip().lower().split(":")
+    try:
+        if len(parts) == 2:
+            parts = ["0"] + parts
+        domain, bus, rest = parts
+        device, dot, function = rest.partition(".")
+        return "%04x:%02x:%02x.%x" % (int(domain, 16), int(bus, 16), int(device, 16), int(function or "0", 16))
+    except ValueError:
+        return None
+
+
+def gpus(snapshot):
+    """The GPUs of a snapshot that are GPUs at all."""
+    listed = item(snapshot, "gpus")
+    return [gpu for gpu in listed if isinstance(gpu, dict)] if isinstance(listed, list) else []
+
+
+def opened(gpu):
+    """Whether NVML gave a handle for the GPU."""
+    return reading(gpu, "handle").known
+
+
+def uuid(gpu):
+    found = reading(gpu, "uuid")
+    return found.value if found.known and isinstance(found.value, str) else None
+
+
+def address(gpu):
+    return pci_address(reading(gpu, "pci_bus_id").value)
+
+
+def entity(gpu):
+    """What a GPU is called in the verdict: by UUID, else by PCI address, else by NVML's index."""
+    return uuid(gpu) or address(gpu) or "gpu index %s" % (gpu.get("index"),)
+
+
+def named(gpu):
+    """A GPU for people: UUID and address."""
+    place = address(gpu)
+    return "%s at %s" % (entity(gpu), place) if place and place != entity(gpu) else entity(gpu)
+
+
+def by_uuid(snapshot):
+    return dict((uuid(gpu), gpu) for gpu in gpus(snapshot) if uuid(gpu))

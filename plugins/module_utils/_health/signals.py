@@ -1,0 +1,64 @@
+# -*- coding: utf-8 -*-
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A signal that is not there: when that is a failure, when it is unknown, and when there is nothing to check.
+
+Private to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+from . import codes, model
+from .model import FAIL, NOT_APPLICABLE, UNKNOWN
+
+
+def absent(ctx, ident, gpu, key, now, action=None):
+    """The check for signal KEY of GPU, which is not known NOW.
+
+    Supported in the baseline and not afterwards is a failure, whatever the reason. Without a baseline, "not supported" is believed
+    only if no GPU of the same model on this node answers.
+    """
+    who = model.entity(gpu)
+    before = before_of(ctx, gpu, key)
+    status, code_action, step = codes.meaning(now.rc)
+    seen = model.shown(now)
+    if before is not None and before.known:
+        if status != FAIL:
+            status, code_action = FAIL, action or "hold"
+            step = "Compare the driver with the one of the baseline; the reading must come back before the node serves."
+        return model.check(ident, who, status, seen, before.value, "baseline", code_action,
+                           "%s of %s answered in the baseline and does not now: %s. %s" % (key, model.named(gpu), seen, step))
+    if status == FAIL:
+        return model.check(ident, who, FAIL, seen, None, "hardware", code_action, "%s of %s cannot be read: %s. %s" % (key, model.named(gpu), seen, step))
+    if before is not None and before.rc in codes.ABSENT and now.rc in (codes.NOT_SUPPORTED, codes.INVALID_ARGUMENT, before.rc):
+        return model.check(ident, who, NOT_APPLICABLE, seen, seen, "baseline", message="%s is not supported, as in the baseline." % (key,))
+    if now.rc in (codes.NOT_SUPPORTED, codes.INVALID_ARGUMENT) and before is None:
+        if not peers_answer(ctx, gpu, key):
+            return model.check(ident, who, NOT_APPLICABLE, seen, None, "hardware", message="%s is not supported by this GPU." % (key,))
+        return model.check(ident, who, UNKNOWN, seen, None, "hardware", None,
+                           "%s of %s: %s, but other GPUs of the same model on this node answer. Compare the GPUs (nvidia-smi -q)." % (key, model.named(gpu), seen))
+    return model.check(ident, who, UNKNOWN, seen, None, "hardware", None, "%s of %s is not known: %s. %s" % (key, model.named(gpu), seen, step))
+
+
+def before_of(ctx, gpu, key):
+    """The reading of KEY in the baseline; None without a baseline, or if the GPU is not in it."""
+    if ctx.baseline is None:
+        return None
+    old = model.by_uuid(ctx.baseline["snapshot"]).get(model.uuid(gpu))
+    return None if old is None else model.reading(old, key)
+
+
+def peers_answer(ctx, gpu, key):
+    """Whether another GPU that is of the same model, or may be, answers."""
+    name = model.reading(gpu, "name").value
+    for other in model.gpus(ctx.snapshot):
+        other_name = model.reading(other, "name").value
+        if other is not gpu and (name is None or other_name in (None, name)) and model.reading(other, key).known:
+            return True
+    return False
+
+
+def ready(ctx):
+    """The GPUs that can be asked; what is wrong with the others is said by gpus.py."""
+    return [gpu for gpu in model.gpus(ctx.snapshot) if model.opened(gpu)]

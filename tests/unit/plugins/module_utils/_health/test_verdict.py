@@ -1,0 +1,359 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Truth tables: what makes a node fail, what leaves it unknown, and what it is told to do."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import model, registry
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.readings import failed, value
+
+
+def judge(snapshot=None, audit=None, baseline="healthy", **options):
+    options = dict({"expected_driver": readings.DRIVER, "phase": "post", "node": readings.NODE, "boot_id": "x", "now": readings.NOW}, **options)
+    return _health.evaluate(readings.snapshot() if snapshot is None else snapshot, readings.audit() if audit is None else audit,
+                            baseline=readings.baseline() if baseline == "healthy" else baseline, **options)
+
+
+def found(health, ident, entity=None):
+    return [check for check in health["checks"] if check["id"] == ident and entity in (None, check["entity"])]
+
+
+def blocking(health):
+    return sorted(set(check["id"] for check in health["checks"] if check["status"] in ("fail", "unknown")))
+
+
+def test_a_healthy_node_passes_and_the_document_is_whole():
+    health = judge()
+    assert blocking(health) == []
+    assert (health["schema"], health["verdict"], health["action"], health["simulated"]) == ("gpufleet.health/1", "pass", "none", True)
+    assert (health["node"], health["boot_id"], health["time"], health["phase"]) == (readings.NODE, "x", readings.NOW, "post")
+    assert health["driver"] == dict.fromkeys(("nvml", "loaded", "library", "on_disk", "next_boot", "expected"), readings.DRIVER)
+    for check in health["checks"]:
+        assert set(check) == {"id", "entity", "status", "observed", "expected", "source", "action", "message"}
+        assert check["status"] in model.STATUSES and check["action"] in model.ACTIONS
+        assert check["source"] in ("policy", "baseline", "hardware")
+    assert len(registry.FAMILIES) == len(set(registry.FAMILIES)) == 6
+
+
+def test_every_family_has_its_say():
+    idents = set(check["id"] for check in judge()["checks"])
+    assert idents == {
+        "nvml.answers", "baseline.usable", "gpu.count", "gpu.on_bus", "gpu.handle", "gpu.present", "driver.nvml", "driver.loaded",
+        "driver.library", "driver.on_disk", "driver.next_boot", "gpu.recovery_action", "gpu.remap_failure", "gpu.remap_pending",
+        "gpu.retired_pages_pending", "gpu.ecc_volatile", "gpu.ecc_aggregate", "gpu.ecc_pending", "gpu.mig_pending", "gpu.persistence",
+        "gpu.power_limit", "gpu.compute_mode", "gpu.ecc_mode", "gpu.mig_mode", "gpu.memory_total", "gpu.bar1_total", "gpu.nvlink",
+    }
+
+
+@pytest.mark.parametrize("rc, verdict, action", [
+    (9, "fail", "hold"), (12, "fail", "hold"), (18, "fail", "reboot"), (15, "fail", "reboot"), (999, "fail", "reboot"),
+    (8, "fail", "field_diag"), (11, "fail", "field_diag"), (4, "unknown", "hold"), (17, "unknown", "hold"), (77, "unknown", "hold"),
+])
+def test_nvml_that_does_not_start(rc, verdict, action):
+    snapshot = readings.snapshot()
+    snapshot.update(status="nvml_error", message="it did not start", nvml={"rc": rc, "error": "X"}, gpus=[], count=failed(rc),
+                    system=dict.fromkeys(snapshot["system"], failed(rc)))
+    health = judge(snapshot)
+    check, = found(health, "nvml.answers")
+    assert (check["status"], check["action"], check["message"]) == (verdict, action, "it did not start")
+    assert check["observed"] == "X (%d)" % rc
+    assert health["verdict"] == "fail"  # the GPUs of the baseline are missing either way
+    assert judge(snapshot, baseline=None, phase="adhoc")["verdict"] == verdict
+
+
+@pytest.mark.parametrize("status, verdict", [("timeout", "fail"), ("stuck", "fail"), ("no_binding", "unknown"), ("nvml_error", "fail"), ("new", "unknown"), (None, "unknown")])
+def test_a_reading_that_did_not_happen(status, verdict):
+    snapshot = {"status": status, "message": "why", "nvml": {"rc": None, "error": None}}
+    check, = found(judge(snapshot, baseline=None, phase="adhoc"), "nvml.answers")
+    assert (check["status"], check["message"]) == (verdict, "why")
+
+
+def change_gpu(key, content, index=1):
+    snapshot = readings.snapshot()
+    snapshot["gpus"][index][key] = content
+    return snapshot
+
+
+@pytest.mark.parametrize("key, content, ident, status, action", [
+    ("recovery_action", value(1), "gpu.recovery_action", "fail", "reset_gpu"),
+    ("recovery_action", value(2), "gpu.recovery_action", "fail", "reboot"),
+    ("recovery_action", value(3), "gpu.recovery_action", "fail", "hold"),
+    ("recovery_action", value(99), "gpu.recovery_action", "fail", "hold"),
+    ("recovery_action", value(0), "gpu.recovery_action", "pass", "none"),
+    ("recovery_action", value("0"), "gpu.recovery_action", "unknown", "hold"),
+    ("remapped_rows", value({"pending": True, "failure": False}), "gpu.remap_pending", "fail", "reset_gpu"),
+    ("remapped_rows", value({"pending": False, "failure": True}), "gpu.remap_failure", "fail", "field_diag"),
+    ("remapped_rows", value({"pending": False}), "gpu.remap_failure", "unknown", "hold"),
+    ("remapped_rows", failed(3), "gpu.remap_failure", "fail", "hold"),
+    ("retired_pages_pending", value(1), "gpu.retired_pages_pending", "fail", "reset_gpu"),
+    ("retired_pages_pending", failed(2), "gpu.retired_pages_pending", "not_applicable", "none"),
+    ("retired_pages_pending", failed(13), "gpu.retired_pages_pending", "unknown", "hold"),
+    ("retired_pages_pending", failed(999), "gpu.retired_pages_pending", "fail", "reboot"),
+    ("ecc_volatile_uncorrected", value(1), "gpu.ecc_volatile", "fail", "reset_gpu"),
+    ("ecc_volatile_uncorrected", failed(13), "gpu.ecc_volatile", "fail", "hold"),
+    ("ecc_aggregate_uncorrected", value(1), "gpu.ecc_aggregate", "fail", "field_diag"),
+    ("ecc_mode_pending", value(0), "gpu.ecc_pending", "fail", "reboot"),
+    ("ecc_mode_current", value(0), "gpu.ecc_mode", "fail", "restore_setting"),
+    ("mig_mode_pending", value(1), "gpu.mig_pending", "fail", "reset_gpu"),
+    ("mig_mode_pending", failed(4), "gpu.mig_pending", "fail", "hold"),
+    ("persistence_mode", value(0), "gpu.persistence", "fail", "restart_service"),
+    ("power_limit_mw", value(350000), "gpu.power_limit", "fail", "restore_setting"),
+    ("power_limit_mw", failed(15), "gpu.power_limit", "fail", "reboot"),
+    ("compute_mode", value(3), "gpu.compute_mode", "fail", "restore_setting"),
+    ("memory_total_bytes", value(85520809983), "gpu.memory_total", "fail", "field_diag"),
+    ("bar1_total_bytes", value(268435456), "gpu.bar1_total", "fail", "hold"),
+    ("nvlink_active", value([True] * 17 + [False]), "gpu.nvlink", "fail", "reset_gpu"),
+    ("nvlink_active", value([True] * 17), "gpu.nvlink", "fail", "reset_gpu"),
+    ("nvlink_active", value(18), "gpu.nvlink", "fail", "reset_gpu"),
+    ("nvlink_active", value([True] * 19), "gpu.nvlink", "pass", "none"),
+    ("handle", failed(15), "gpu.handle", "fail", "reboot"),
+    ("handle", failed(16), "gpu.handle", "fail", "reset_gpu"),
+    ("handle", failed(14), "gpu.handle", "fail", "field_diag"),
+    ("handle", failed(4), "gpu.handle", "unknown", "hold"),
+])
+def test_one_gpu_against_the_baseline(key, content, ident, status, action):
+    health = judge(change_gpu(key, content))
+    check, = found(health, ident, readings.uuid(1))
+    assert (check["status"], check["action"]) == (status, action)
+    if status in ("fail", "unknown"):
+        assert readings.uuid(1) in check["message"]
+        assert health["verdict"] in (status, "fail")
+        assert model.ACTIONS.index(health["action"]) >= model.ACTIONS.index(action)
+    assert all(other["status"] != "fail" for other in found(health, ident, readings.uuid(0)))
+
+
+def test_a_setting_that_only_the_baseline_knows_is_not_checked_without_one():
+    for key, ident in (("persistence_mode", "gpu.persistence"), ("power_limit_mw", "gpu.power_limit"), ("memory_total_bytes", "gpu.memory_total")):
+        health = judge(change_gpu(key, value(0)), baseline=None, phase="adhoc")
+        assert [check["status"] for check in found(health, ident)] == ["not_applicable"] * 2
+        assert health["verdict"] == "pass"
+
+
+def test_memory_may_differ_by_the_tolerance_of_the_policy():
+    policy = {"memory_total_tolerance_percent": 0.5}
+    assert judge(change_gpu("memory_total_bytes", value(85520809984 - 400000000)), policy=policy)["verdict"] == "pass"
+    assert judge(change_gpu("memory_total_bytes", value(85520809984 - 500000000)), policy=policy)["verdict"] == "fail"
+
+
+def test_not_supported_is_believed_unless_a_gpu_of_the_same_model_answers():
+    health = judge(change_gpu("persistence_mode", failed(3)), baseline=None, phase="adhoc")
+    assert found(health, "gpu.persistence", readings.uuid(1))[0]["status"] == "unknown"
+    snapshot = change_gpu("persistence_mode", failed(3))
+    snapshot["gpus"][1]["name"] = value("NVIDIA L4")
+    health = judge(snapshot, baseline=None, phase="adhoc")
+    assert found(health, "gpu.persistence", readings.uuid(1))[0]["status"] == "not_applicable"
+    snapshot = change_gpu("persistence_mode", failed(13))
+    assert judge(snapshot, baseline=None, phase="adhoc")["verdict"] == "unknown"
+
+
+@pytest.mark.parametrize("driver, status", [("535.216.03", "not_applicable"), ("580.95.05", "fail")])
+def test_recovery_action_is_missed_only_where_the_driver_has_it(driver, status):
+    baseline = readings.baseline()
+    for gpu in baseline["snapshot"]["gpus"]:
+        gpu["recovery_action"] = value(0)
+    health = judge(readings.snapshot(driver=driver), readings.audit(driver=driver), baseline=baseline, expected_driver=driver)
+    assert set(check["status"] for check in found(health, "gpu.recovery_action")) == {status}
+
+
+def test_remapped_rows_under_mig_are_unknown():
+    snapshot = readings.snapshot()
+    baseline = readings.baseline()
+    for gpu in snapshot["gpus"] + baseline["snapshot"]["gpus"]:
+        gpu.update(mig_mode_current=value(1), mig_mode_pending=value(1), remapped_rows=failed(3))
+    health = judge(snapshot, baseline=baseline)
+    assert blocking(health) == ["gpu.remap_failure", "gpu.remap_pending"]
+    assert health["verdict"] == "unknown"
+
+
+def test_a_missing_gpu_is_named_with_its_place():
+    snapshot = readings.snapshot(1)
+    health = judge(snapshot)
+    assert (health["verdict"], health["action"]) == ("fail", "hold")
+    assert blocking(health) == ["gpu.count", "gpu.on_bus", "gpu.present"]
+    assert found(health, "gpu.count")[0]["observed"] == 1 and found(health, "gpu.count")[0]["expected"] == 2
+    check, = found(health, "gpu.present", readings.uuid(1))
+    assert check["message"].startswith("GPU GPU-00000001 of the baseline, at 0000:1b:00.0, is missing.")
+    assert "0000:1b:00.0" in found(health, "gpu.on_bus")[0]["message"]
+
+
+def test_a_gpu_that_nvml_counts_and_does_not_open_is_named_by_its_place_on_the_bus():
+    snapshot = readings.snapshot()
+    snapshot["gpus"][1] = dict.fromkeys(readings.gpu(1), failed(15))
+    snapshot["gpus"][1]["index"] = 1
+    health = judge(snapshot)
+    assert blocking(health) == ["gpu.handle", "gpu.on_bus", "gpu.present"]
+    assert found(health, "gpu.handle", "gpu index 1")[0]["action"] == "reboot"
+    assert "not opened by NVML: 0000:1b:00.0" in found(health, "gpu.on_bus")[0]["message"]
+    assert judge(snapshot, baseline=None, phase="adhoc")["verdict"] == "fail"
+
+
+def test_a_gpu_that_was_exchanged_or_moved_fails():
+    check, = found(judge(change_gpu("uuid", value("GPU-new"))), "gpu.present", "GPU-new")
+    assert check["status"] == "fail" and "not in the baseline" in check["message"]
+    check, = found(judge(change_gpu("pci_bus_id", value("00000000:99:00.0"))), "gpu.present", readings.uuid(1))
+    assert (check["status"], check["observed"], check["expected"]) == ("fail", "0000:99:00.0", "0000:1b:00.0")
+
+
+def test_two_gpus_of_one_uuid_fail():
+    assert "gpu.present" in blocking(judge(change_gpu("uuid", value(readings.uuid(0))), baseline=None, phase="adhoc"))
+
+
+def test_a_list_that_is_shorter_than_the_count_is_unknown():
+    snapshot = readings.snapshot()
+    snapshot["gpus"].pop()
+    assert found(judge(snapshot), "gpu.count")[0]["status"] == "unknown"
+
+
+@pytest.mark.parametrize("pci, status", [(None, "unknown"), ([], "unknown"), ([{"address": "x"}], "unknown"), ("text", "unknown")])
+def test_a_bus_that_cannot_be_listed_is_unknown(pci, status):
+    health = judge(audit=dict(readings.audit(), pci=pci))
+    assert found(health, "gpu.on_bus")[0]["status"] == status
+    assert health["verdict"] == status
+
+
+def test_no_gpu_at_all_fails():
+    health = judge(readings.snapshot(0), readings.audit(0), baseline=None, phase="adhoc")
+    assert found(health, "gpu.count")[0]["status"] == "fail"
+
+
+OTHER = "535.261.03"
+
+
+@pytest.mark.parametrize("place, path", [
+    ("nvml", None), ("loaded", ("versions", "loaded")), ("library", ("versions", "library")),
+    ("on_disk", ("versions", "modules", readings.KERNEL, "version")),
+])
+@pytest.mark.parametrize("content, status", [(OTHER, "fail"), (None, "unknown"), ("", "unknown")])
+def test_a_version_that_is_another_or_not_known(place, path, content, status):
+    snapshot, audit = readings.snapshot(), readings.audit()
+    if path is None:
+        snapshot["system"]["driver_version"] = value(content) if content else failed(9)
+    else:
+        target = audit
+        for key in path[:-1]:
+            target = target[key]
+        target[path[-1]] = content
+    check, = found(judge(snapshot, audit), "driver." + place)
+    assert (check["status"], check["observed"] or None, check["expected"]) == (status, content or None, readings.DRIVER)
+    assert judge(snapshot, audit)["verdict"] == status
+
+
+def test_a_next_kernel_without_the_module_is_named():
+    audit = readings.audit()
+    audit["kernel"]["next_boot"] = "6.1.0-51-amd64"
+    check, = found(judge(audit=audit), "driver.next_boot")
+    assert check["status"] == "unknown" and "Do not reboot" in check["message"]
+    audit["versions"]["modules"]["6.1.0-51-amd64"] = {"version": OTHER}
+    assert found(judge(audit=audit), "driver.next_boot")[0]["status"] == "fail"
+
+
+def test_the_target_must_be_loaded_and_packages_versions_are_understood():
+    assert judge(expected_driver=OTHER)["verdict"] == "fail"
+    assert judge(expected_driver=readings.DRIVER + "-2~bpo12+1")["verdict"] == "pass"
+    assert judge(expected_driver=None)["verdict"] == "pass"
+    audit = readings.audit()
+    audit["versions"]["library"] = OTHER
+    assert blocking(judge(audit=audit, expected_driver=None)) == ["driver.library"]
+
+
+def test_without_an_audit_nothing_passes():
+    health = judge(audit={})
+    assert health["verdict"] == "unknown"
+    assert blocking(health) == ["driver.library", "driver.loaded", "driver.next_boot", "driver.on_disk", "gpu.on_bus"]
+
+
+@pytest.mark.parametrize("phase, status, verdict", [
+    ("baseline", "not_applicable", "pass"), ("adhoc", "not_applicable", "pass"), ("post", "unknown", "unknown"), ("soak", "unknown", "unknown")])
+def test_a_phase_that_compares_needs_a_baseline(phase, status, verdict):
+    health = judge(baseline=None, phase=phase)
+    assert (found(health, "baseline.usable")[0]["status"], health["verdict"]) == (status, verdict)
+
+
+def test_an_unknown_phase_is_refused():
+    with pytest.raises(ValueError, match="phase is 'later'"):
+        judge(phase="later")
+
+
+@pytest.mark.parametrize("baseline, text", [
+    (["x"], "is a list"), ({"schema": "other/1"}, "has schema 'other/1'"), (readings.baseline(node="gpu-2"), "that of node gpu-2, not of gpu-1"),
+    (readings.baseline(node=None), "names no node"), (readings.baseline(snapshot={}), "holds no reading"), (readings.baseline(snapshot=None), "holds no reading"),
+])
+def test_what_is_no_baseline_of_this_node_is_refused(baseline, text):
+    with pytest.raises(_health.BaselineError, match=text):
+        judge(baseline=baseline)
+
+
+def test_a_baseline_taken_on_a_sick_node_is_not_usable():
+    sick = readings.baseline(snapshot={"status": "nvml_error", "gpus": []})
+    assert found(judge(baseline=sick), "baseline.usable")[0]["status"] == "unknown"
+    nameless = readings.baseline()
+    nameless["snapshot"]["gpus"][0]["uuid"] = failed(15)
+    assert found(judge(baseline=nameless), "baseline.usable")[0]["status"] == "unknown"
+
+
+def test_hardware_is_not_compared_with_a_simulation():
+    snapshot = readings.snapshot()
+    snapshot["simulated"] = False
+    assert found(judge(snapshot), "baseline.usable")[0]["status"] == "fail"
+
+
+def test_baseline_of_makes_what_evaluate_takes():
+    document = _health.baseline_of(readings.snapshot(), readings.audit(), readings.NODE, "b", readings.NOW)
+    assert judge(baseline=document)["verdict"] == "pass"
+
+
+def waiver(**change):
+    return {"waivers": [dict({"check": "gpu.persistence", "reason": "persistence is off on purpose", "expires": "2026-03-01"}, **change)]}
+
+
+def test_a_live_waiver_takes_the_check_out_and_stays_visible():
+    health = judge(change_gpu("persistence_mode", value(0)), policy=waiver())
+    check, = found(health, "gpu.persistence", readings.uuid(1))
+    assert (check["status"], check["action"], health["verdict"]) == ("waived", "none", "pass")
+    assert "on purpose" in check["message"] and "it was fail" in check["message"]
+
+
+@pytest.mark.parametrize("change", [{"expires": "2026-02-28"}, {"expires": "2026-03-01T12:00:00Z"}, {"check": "gpu.power_limit"}, {"entity": readings.uuid(0)}])
+def test_a_waiver_holds_no_longer_and_no_wider_than_it_says(change):
+    assert judge(change_gpu("persistence_mode", value(0)), policy=waiver(**change))["verdict"] == "fail"
+
+
+@pytest.mark.parametrize("policy, text", [
+    (waiver(reason=" "), "has no reason"), (waiver(check=None), "has no check"), (waiver(expires=None), "has no expires"),
+    (waiver(expires="soon"), "expires is 'soon'"), ({"waivers": ["x"]}, "is no dictionary"), ({"schema": "x"}, "has schema"),
+    ({"ecc_volatile_uncorrected_maximum": 1}, "unknown entry"), ({"ecc_volatile_uncorrected_max": "1"}, "expected a number"),
+])
+def test_a_policy_that_cannot_be_followed_is_refused(policy, text):
+    with pytest.raises(_health.PolicyError, match=text):
+        judge(policy=policy)
+
+
+def test_the_summary_is_for_a_person():
+    snapshot = change_gpu("persistence_mode", value(0))
+    lines = _health.summary(judge(snapshot, expected_driver=OTHER)).split("\n")
+    assert lines[0].startswith("gpu-1: GPU health FAIL (phase post, action hold): 6 failed, 0 unknown, 0 waived, ")
+    assert lines[0].endswith("[simulated]")
+    assert "FAIL driver.loaded node: found 535.216.03, expected 535.261.03. The loaded kernel module is 535.216.03; " in lines[2]
+    assert [line for line in lines if line.startswith("FAIL gpu.persistence GPU-00000001: found 0, expected 1.")]
+    assert len(lines) == 7
+
+
+def test_nothing_that_is_given_is_changed():
+    given = [readings.snapshot(), readings.audit(), readings.baseline()]
+    before = copy.deepcopy(given)
+    judge(given[0], given[1], given[2])
+    assert given == before
+
+
+@pytest.mark.parametrize("text, expected", [
+    ("00000000:1B:00.0", "0000:1b:00.0"), ("0000:1b:00.0", "0000:1b:00.0"), ("1b:00.0", "0000:1b:00.0"), ("00010000:1b:00.0", "10000:1b:00.0"),
+    ("", None), (None, None), ("x:y:z", None), (7, None)])
+def test_one_spelling_of_pci_addresses(text, expected):
+    assert model.pci_address(text) == expected

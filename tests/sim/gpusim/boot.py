@@ -143,7 +143,7 @@ def mount_proc(release: str | None) -> None:
         _mount("--bind", state.RELEASE, "/proc/sys/kernel/osrelease")
 
 
-def boot() -> int:
+def boot() -> None:
     state.require_root()
     if not os.path.exists(state.path(state.NODE)):
         raise state.SimError("this node has no description (%s): run gpusim init" % state.NODE)
@@ -170,7 +170,6 @@ def boot() -> int:
         mount_proc(release)
     library.relink()
     load_modules()
-    return 0
 
 
 def blacklisted(name: str) -> bool:

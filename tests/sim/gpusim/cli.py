@@ -43,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _status() -> None:
+def _status(_options) -> None:
     description = state.read(state.NODE)
     loaded = state.read(state.LOADED)
     print("simulated node %s: %d x %s" % (description.get("node", "name", fallback="(none)"), state.gpu_count(),
@@ -57,36 +57,56 @@ def _status() -> None:
         print("fault: %s" % identity)
 
 
+def _init(options) -> None:
+    if options.root:
+        os.environ["GPUSIM_ROOT"] = options.root
+    state.require_root()
+    node.init(options.model, options.gpus, options.node)
+    print("%s describes %s with %d GPUs (simulated)" % (state.path(state.NODE), options.node, state.gpu_count()))
+
+
+def _faults(_options) -> None:
+    for name, (words, needs_gpu, text, _effects) in faults.CATALOGUE.items():
+        print("%-40s %s" % (" ".join((name,) + words) + (" --gpu N" if needs_gpu else ""), text))
+
+
+def _inject(options) -> None:
+    print(faults.inject(options.name, options))
+
+
+def _clear(options) -> None:
+    cleared = faults.clear(options.name, options.gpu)
+    print("\n".join("cleared %s" % identity for identity in cleared) or "nothing to clear")
+
+
+def _list(_options) -> None:
+    for identity, section in faults.active():
+        print("%s%s" % (identity, " (driver %s)" % section["driver"] if "driver" in section else ""))
+
+
+def _library(options) -> None:
+    state.require_root()
+    missing = library.relink()
+    if not options.quiet:
+        print("functions that the library lacks: %s" % (", ".join(sorted(missing)) or "none"))
+
+
+ACTIONS = {
+    "init": _init,
+    "status": _status,
+    "faults": _faults,
+    "inject": _inject,
+    "clear": _clear,
+    "list": _list,
+    "kmsg": lambda _options: sys.stdout.write(state.read_text(state.KMSG)),
+    "boot": lambda _options: boot.boot(),
+    "library": _library,
+}
+
+
 def gpusim(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
-    if options.command == "init":
-        if options.root:
-            os.environ["GPUSIM_ROOT"] = options.root
-        state.require_root()
-        node.init(options.model, options.gpus, options.node)
-        print("%s describes %s with %d GPUs (simulated)" % (state.path(state.NODE), options.node, state.gpu_count()))
-    elif options.command == "status":
-        _status()
-    elif options.command == "faults":
-        for name, (words, needs_gpu, text, _effects) in faults.CATALOGUE.items():
-            print("%-40s %s" % (" ".join((name,) + words) + (" --gpu N" if needs_gpu else ""), text))
-    elif options.command == "inject":
-        print(faults.inject(options.name, options))
-    elif options.command == "clear":
-        cleared = faults.clear(options.name, options.gpu)
-        print("\n".join("cleared %s" % identity for identity in cleared) or "nothing to clear")
-    elif options.command == "list":
-        for identity, section in faults.active():
-            print("%s%s" % (identity, " (driver %s)" % section["driver"] if "driver" in section else ""))
-    elif options.command == "kmsg":
-        sys.stdout.write(state.read_text(state.KMSG))
-    elif options.command == "boot":
-        return boot.boot()
-    elif options.command == "library":
-        state.require_root()
-        missing = library.relink()
-        if not options.quiet:
-            print("functions that the library lacks: %s" % (", ".join(sorted(missing)) or "none"))
+    ACTIONS[options.command](options)
     return 0
 
 

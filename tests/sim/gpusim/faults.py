@@ -129,7 +129,7 @@ CATALOGUE = {
     "missing-symbol": (("SYMBOL",), False, "the library lacks a function, as an older one does (rc 13 in the Python binding)", _missing_symbol),
     "set": (("KEY", "VALUE"), False, "any value of the node's description reads otherwise", _set),
     "xid": (("NUMBER",), True, "writes one XID line to the kernel log; nothing stays", None),
-    "module-load-fails": (("[REASON]",), False, "loading the nvidia module fails (no-device, key-rejected, invalid, format); --driver V: that version", _load_fails),
+    "module-load-fails": (("[REASON]",), False, "loading the nvidia module fails (no-device, key-rejected, invalid, format; --driver V)", _load_fails),
     "nouveau": ((), False, "nouveau takes the GPUs at boot unless modprobe.d blacklists it", lambda options: {"nouveau": "1"}),
     "stray-process": ((), True, "a process holds the GPU (--value MiB of memory, default 1024)", None),
 }

@@ -28,6 +28,7 @@ SINCE = {
     "nvmlSystemGetConfComputeState": 535,
     "nvmlDeviceGetGpuFabricInfoV": 545,
     "nvmlDeviceGetNumaNodeId": 555,
+    "nvmlDeviceGetDriverModel_v2": 560,
     "nvmlSystemGetDriverBranch": 560,
     "nvmlDeviceGetTemperatureV": 570,
     "nvmlDeviceGetMarginTemperature": 570,

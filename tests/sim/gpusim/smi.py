@@ -172,8 +172,7 @@ def _handles(nvml: Nvml, wanted: str | None) -> list:
         except NvmlError as error:
             if wanted is not None and wanted != str(index):
                 continue
-            address = state.gpu_value(index, "pci")
-            print("Unable to determine the device handle for GPU%s: %s" % (address[4:].upper(), nvml.library.nvmlErrorString(error.code).decode()))
+            print("Unable to determine the device handle for GPU %d: %s" % (index, nvml.library.nvmlErrorString(error.code).decode()))
             raise
         if wanted is None or wanted in (str(index), nvml.text("nvmlDeviceGetUUID", handle), _pci(nvml, handle)):
             handles.append(handle)
@@ -279,44 +278,26 @@ def _long(nvml: Nvml, handles: list, xml: bool) -> None:
         print("</nvidia_smi_log>")
 
 
-def _switch(nvml: Nvml, handles: list, function: str, what: str, value: int) -> None:
-    for handle in handles:
-        nvml.call(function, handle, value)
-        print("%s %s for GPU %s (simulated)." % (_on(value), what, _pci(nvml, handle)))
-    print("All done.")
+FLAGS = {"-L": "list", "--list-gpus": "list", "-q": "long", "--query": "long", "-h": "help", "--help": "help", "--version": "version"}
+VALUED = {"-i": "gpu", "--id": "gpu", "-pm": "pm", "--persistence-mode": "pm", "-pl": "pl", "--power-limit": "pl", "--query-gpu": "query",
+          "--format": "form", "-mig": "mig", "--multi-instance-gpu": "mig", "--query-compute-apps": "apps"}
 
 
 def _arguments(arguments: list[str]) -> dict:
     """The command line, with the real tool's one-dash words."""
     asked: dict = {"command": "table", "gpu": None, "form": set()}
     words = list(arguments)
-    valued = {"-i": "gpu", "--id": "gpu", "-pm": "pm", "--persistence-mode": "pm", "-pl": "pl", "--power-limit": "pl", "--query-gpu": "query",
-              "--format": "form", "-mig": "mig", "--multi-instance-gpu": "mig", "--query-compute-apps": "apps"}
     while words:
         word = words.pop(0)
         name, equals, value = word.partition("=")
-        if word in ("-L", "--list-gpus"):
-            asked["command"] = "list"
-        elif word in ("-q", "--query"):
-            asked["command"] = "long"
+        if word in FLAGS:
+            asked["command"] = FLAGS[word]
         elif word in ("-x", "--xml-format"):
             asked["form"].add("xml")
-        elif word in ("-h", "--help"):
-            asked["command"] = "help"
-        elif word == "--version":
-            asked["command"] = "version"
-        elif name in valued:
-            if not equals:
-                if not words:
-                    raise Usage("Option %s needs a value.\n" % name)
-                value = words.pop(0)
-            key = valued[name]
-            if key == "form":
-                asked["form"].update(value.split(","))
-            elif key == "gpu":
-                asked["gpu"] = value
-            else:
-                asked["command"], asked["value"] = key, value
+        elif name in VALUED:
+            if not equals and not words:
+                raise Usage("Option %s needs a value.\n" % name)
+            _take(asked, VALUED[name], value if equals else words.pop(0))
         else:
             raise Usage("Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n")
     if asked["command"] in ("query", "apps") and "csv" not in asked["form"]:
@@ -324,38 +305,51 @@ def _arguments(arguments: list[str]) -> dict:
     return asked
 
 
-def _act(nvml: Nvml, asked: dict) -> None:
-    command, handles = asked["command"], _handles(nvml, asked["gpu"])
-    if command == "list":
-        for handle in handles:
-            print("GPU %s: %s (UUID: %s)" % (_ask("index", nvml, handle), _ask("name", nvml, handle), _ask("uuid", nvml, handle)))
-    elif command == "query":
-        _query(nvml, handles, [name.strip() for name in asked["value"].split(",")], asked["form"])
-    elif command == "apps":
-        _apps(nvml, handles, [name.strip() for name in asked["value"].split(",")], asked["form"])
-    elif command == "long":
-        _long(nvml, handles, "xml" in asked["form"])
-    elif command in ("pm", "mig"):
-        if asked["value"] not in ("0", "1"):
-            raise Usage("-%s takes 0 or 1.\n" % command)
-        if command == "pm":
-            _switch(nvml, handles, "nvmlDeviceSetPersistenceMode", "persistence mode", int(asked["value"]))
-        else:
-            for handle in handles:
-                nvml.number("nvmlDeviceSetMigMode", handle, int(asked["value"]), kind=ctypes.c_int)
-                print("%s MIG Mode for GPU %s (simulated)" % (_on(int(asked["value"])), _pci(nvml, handle)))
-            print("All done.")
-    elif command == "pl":
-        try:
-            watts = float(asked["value"])
-        except ValueError:
-            raise Usage("-pl takes watts.\n") from None
-        for handle in handles:
-            nvml.call("nvmlDeviceSetPowerManagementLimit", handle, int(watts * 1000))
-            print("Power limit for GPU %s was set to %.2f W (simulated)." % (_pci(nvml, handle), watts))
-        print("All done.")
+def _take(asked: dict, key: str, value: str) -> None:
+    if key == "form":
+        asked["form"].update(value.split(","))
+    elif key == "gpu":
+        asked["gpu"] = value
     else:
-        _table(nvml, handles)
+        asked["command"], asked["value"] = key, value
+
+
+def _list(nvml: Nvml, handles: list, _asked: dict) -> None:
+    for handle in handles:
+        print("GPU %s: %s (UUID: %s)" % (_ask("index", nvml, handle), _ask("name", nvml, handle), _ask("uuid", nvml, handle)))
+
+
+def _on_or_off(asked: dict) -> int:
+    if asked["value"] not in ("0", "1"):
+        raise Usage("-%s takes 0 or 1.\n" % asked["command"])
+    return int(asked["value"])
+
+
+def _set_persistence(nvml: Nvml, handles: list, asked: dict) -> None:
+    value = _on_or_off(asked)
+    for handle in handles:
+        nvml.call("nvmlDeviceSetPersistenceMode", handle, value)
+        print("%s persistence mode for GPU %s (simulated)." % (_on(value), _pci(nvml, handle)))
+    print("All done.")
+
+
+def _set_mig(nvml: Nvml, handles: list, asked: dict) -> None:
+    value = _on_or_off(asked)
+    for handle in handles:
+        nvml.number("nvmlDeviceSetMigMode", handle, value, kind=ctypes.c_int)
+        print("%s MIG Mode for GPU %s (simulated)" % (_on(value), _pci(nvml, handle)))
+    print("All done.")
+
+
+def _set_power(nvml: Nvml, handles: list, asked: dict) -> None:
+    try:
+        watts = float(asked["value"])
+    except ValueError:
+        raise Usage("-pl takes watts.\n") from None
+    for handle in handles:
+        nvml.call("nvmlDeviceSetPowerManagementLimit", handle, int(watts * 1000))
+        print("Power limit for GPU %s was set to %.2f W (simulated)." % (_pci(nvml, handle), watts))
+    print("All done.")
 
 
 def _apps(nvml: Nvml, handles: list, names: list[str], form: set[str]) -> None:
@@ -372,6 +366,22 @@ def _apps(nvml: Nvml, handles: list, names: list[str], form: set[str]) -> None:
             print(", ".join(row[name].replace(" MiB", "") if "nounits" in form else row[name] for name in names))
 
 
+def _names(asked: dict) -> list[str]:
+    return [name.strip() for name in asked["value"].split(",")]
+
+
+ACTIONS = {
+    "table": lambda nvml, handles, asked: _table(nvml, handles),
+    "list": _list,
+    "long": lambda nvml, handles, asked: _long(nvml, handles, "xml" in asked["form"]),
+    "query": lambda nvml, handles, asked: _query(nvml, handles, _names(asked), asked["form"]),
+    "apps": lambda nvml, handles, asked: _apps(nvml, handles, _names(asked), asked["form"]),
+    "pm": _set_persistence,
+    "mig": _set_mig,
+    "pl": _set_power,
+}
+
+
 def main(arguments: list[str]) -> int:
     try:
         asked = _arguments(arguments)
@@ -384,7 +394,7 @@ def main(arguments: list[str]) -> int:
         if asked["command"] == "version":
             print("%s\nNVML version : %s\nDRIVER version : %s" % (BANNER, nvml.text("nvmlSystemGetNVMLVersion"), nvml.text("nvmlSystemGetDriverVersion")))
             return 0
-        _act(nvml, asked)
+        ACTIONS[asked["command"]](nvml, _handles(nvml, asked["gpu"]), asked)
     except Usage as error:
         sys.stdout.write(str(error))
         return 2

@@ -1616,6 +1616,21 @@ API int nvmlDeviceGetAutoBoostedClocksEnabled(nvmlDevice_t device, u32 *enabled,
     return RC_NOT_SUPPORTED;
 }
 
+/* Driver models are Windows' own. */
+API int nvmlDeviceGetDriverModel(nvmlDevice_t device, u32 *current, u32 *pending)
+{
+    DEVICE();
+    NEEDS(current && pending);
+    return RC_NOT_SUPPORTED;
+}
+
+API int nvmlDeviceGetDriverModel_v2(nvmlDevice_t device, u32 *current, u32 *pending)
+{
+    DEVICE();
+    NEEDS(current && pending);
+    return RC_NOT_SUPPORTED;
+}
+
 API int nvmlDeviceGetAddressingMode(nvmlDevice_t device, nvmlDeviceAddressingMode_v1_t *mode)
 {
     DEVICE();

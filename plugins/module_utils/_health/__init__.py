@@ -9,8 +9,8 @@ Private to the collection: it may change at any time.
 
 from __future__ import annotations
 
-from .baseline import BaselineError, baseline_of, check_baseline
+from .baseline import BaselineError, baseline_of
 from .policy import PolicyError
-from .verdict import evaluate, summary
+from .verdict import check, evaluate, summary
 
-__all__ = ["BaselineError", "PolicyError", "baseline_of", "check_baseline", "evaluate", "summary"]
+__all__ = ["BaselineError", "PolicyError", "baseline_of", "check", "evaluate", "summary"]

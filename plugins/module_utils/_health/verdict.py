@@ -17,6 +17,13 @@ from .model import FAIL, PASS, UNKNOWN
 SCHEMA = "gpufleet.health/1"
 
 
+def check(baseline, policy, node):
+    """Refuse a baseline or a policy that cannot be used, before anything is read; raises as evaluate does."""
+    if baseline is not None:
+        baseline_family.check_baseline(baseline, node)
+    policy_rules.complete(policy)
+
+
 def evaluate(snapshot, audit, baseline=None, policy=None, expected_driver=None, phase="adhoc", node="", boot_id=None, now=""):
     """Judge a reading. NOW is the time of the reading in UTC, like 2026-01-31T12:00:00Z.
 
@@ -24,8 +31,7 @@ def evaluate(snapshot, audit, baseline=None, policy=None, expected_driver=None, 
     """
     if phase not in model.PHASES:
         raise ValueError("phase is %r, expected one of %s" % (phase, ", ".join(model.PHASES)))
-    if baseline is not None:
-        baseline_family.check_baseline(baseline, node)
+    check(baseline, policy, node)
     rules = policy_rules.complete(policy)
     ctx = model.Context(snapshot, audit, baseline, rules, expected_driver, phase)
     checks = []

@@ -11,7 +11,7 @@ import signal
 import sys
 from pathlib import Path
 
-from . import config, image, layers, machines, supervisor
+from . import config, drivers, image, layers, machines, rehearse, supervisor
 from .common import LabError, say, warn
 
 
@@ -69,6 +69,21 @@ def do_fault(lab, arguments) -> int:
     return machines.execute(lab, arguments.node, ["gpusim", *(arguments.words or ["list"])])
 
 
+def do_drivers(lab, arguments) -> int:
+    drivers.ensure(lab, arguments.versions)
+    return 0
+
+
+def do_driver(lab, arguments) -> int:
+    drivers.compile_one(lab, arguments.version, arguments.kernel)
+    return 0
+
+
+def do_rehearse(lab, arguments) -> int:
+    words = arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words
+    return rehearse.run(lab, Path(arguments.inventory).resolve(), Path(arguments.playbook).resolve(), words)
+
+
 def do_supervise(lab, arguments) -> int:
     return supervisor.supervise(lab, arguments.node)
 
@@ -107,6 +122,21 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("node", metavar="NODE")
     command.add_argument("words", nargs=argparse.REMAINDER, metavar="WORD")
     command.set_defaults(run=do_fault)
+
+    command = commands.add_parser("drivers", help="compile drivers for the image's kernel, once, into the cache")
+    command.add_argument("versions", nargs="*", metavar="VERSION", default=list(config.DRIVER_VERSIONS), help="such as 535.261.03 or 535.261.03-1 (default: all the image keeps)")
+    command.set_defaults(run=do_drivers)
+
+    command = commands.add_parser("rehearse", help="run your own playbook on machines made from your inventory")
+    command.add_argument("--inventory", required=True)
+    command.add_argument("--playbook", required=True)
+    command.add_argument("words", nargs=argparse.REMAINDER, metavar="-- ANSIBLE-PLAYBOOK OPTIONS")
+    command.set_defaults(run=do_rehearse)
+
+    command = commands.add_parser("_driver")
+    command.add_argument("version")
+    command.add_argument("kernel")
+    command.set_defaults(run=do_driver)
 
     command = commands.add_parser("_supervise")
     command.add_argument("node")

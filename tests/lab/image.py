@@ -71,7 +71,8 @@ def use_host_network_settings(root: Path) -> list[aptconf.Source]:
     return sources
 
 
-def _hosts(root: Path) -> None:
+def use_host_names(root: Path) -> None:
+    """Let a chroot find the mirrors by name as the host does."""
     for name in ("hosts", "resolv.conf"):
         (root / "etc" / name).unlink(missing_ok=True)
         shutil.copyfile(f"/etc/{name}", root / "etc" / name)
@@ -114,7 +115,7 @@ def build_base(root: Path, log: Path) -> None:
 
 def build_packages(root: Path, log: Path) -> None:
     """Download both drivers' packages into the archive directory. The sources they come from are not left enabled."""
-    _hosts(root)
+    use_host_names(root)
     own = use_host_network_settings(root)
     kept = root / "var/lib/apt/lists"
     aside = root / "var/lib/apt/lists.lab"

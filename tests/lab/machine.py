@@ -103,7 +103,7 @@ def nspawn(lab: Lab, machine: Machine, root: Path) -> list[str]:
 def enter(leader: int, words: list[str]) -> list[str]:
     """Run a command in a machine as root, without going over its network."""
     inside = ["/usr/bin/env", "-i", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "USER=root", "LANG=C.UTF-8"]
-    spaces = ["--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd=/"]
+    spaces = ["--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wdns=/"]
     return ["nsenter", f"--target={leader}", *spaces, "--", *inside, *words]
 
 

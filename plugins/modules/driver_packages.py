@@ -177,6 +177,12 @@ resolved:
     dkms_version: {description: Version of the module in DKMS., type: str, sample: 535.261.03}
     available: {description: Versions that can be had with this flavour, newest first., type: list, elements: str}
     obsolete: {description: Installed packages of the other flavour., type: list, elements: str}
+    trees:
+      description:
+        - What an archive of the built kernel module is called, for every kernel that can boot; V(null) for a kernel whose compiler is not
+          known. M(gpufleet.lifecycle.dkms_module) writes and reads such archives.
+      type: dict
+      sample: {6.1.0-50-amd64: nvidia-current_535.261.03_6.1.0-50-amd64_x86_64_gcc-12.2.0.dkms.tar.gz}
     refusals: {description: The part of RV(refusals) that is about the set., type: list, elements: dict}
 transaction:
   description: The transaction, as simulated before the change; the lists are empty when there is nothing to do.
@@ -319,7 +325,7 @@ def run(module, change, acting):
         plan = change.plan()
     if plan["refusals"]:
         if tolerated(module, plan):
-            return dict(answer(plan, change), changed=True)
+            return dict(answer(plan, change), changed=module.params["state"] != "resolved")
         refuse(module, plan, change)
     changed = change.would_change(plan) or bool(change.actions)
     result = dict(answer(plan, change), changed=changed, diff=difference(change, plan, changed))

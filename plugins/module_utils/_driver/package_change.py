@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 
-from . import dkms, files, packages
+from . import dkms, files, kernels, packages
 from .apt import AptError, write_atomically
 
 
@@ -73,6 +73,7 @@ class PackageChange:
         resolved = packages.resolve(plan["table"], plan["index"], plan["installed"], options["version"], options["flavour"], options["extra_packages"])
         plan["resolved"] = resolved
         plan["refusals"] += resolved["refusals"]
+        resolved["trees"] = self.tree_names(resolved)
         if not resolved["resolvable"]:
             return
         plan["removable"] += resolved["obsolete"]
@@ -85,6 +86,16 @@ class PackageChange:
                 plan["transaction"], resolved["packages"], plan["installed"], plan["index"], plan["removable"])
         if options["state"] == "downloaded" or not packages.is_empty(plan["transaction"]):
             self.plan_disk(plan)
+
+    def tree_names(self, resolved):
+        """What an exported DKMS tree of this driver is called, for every kernel that can boot; None when a part is not known."""
+        if not resolved["resolvable"]:
+            return {}
+        names = {}
+        for kernel in self.apt.kernels():
+            compiler = dkms.compiler_id(dkms.kernel_config(self.apt.root, kernel))
+            names[kernel] = dkms.tree_name(resolved["dkms_name"], resolved["dkms_version"], kernel, kernels.architecture(), compiler) if compiler else None
+        return names
 
     def simulate(self, plan, action):
         try:

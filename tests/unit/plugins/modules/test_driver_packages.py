@@ -241,6 +241,15 @@ def test_absent_removes_the_driver_and_the_pin(bench):
     assert not bench.run(state="absent")["changed"]
 
 
+def test_tree_names_are_given_for_every_kernel(bench):
+    machine = bench.make()
+    (machine.root / "lib/modules/6.1.0-57-amd64").mkdir()
+    (machine.root / "boot/vmlinuz-6.1.0-57-amd64").write_bytes(b"")
+    trees = bench.run(version="535.261.03", state="resolved")["resolved"]["trees"]
+    assert sorted(trees) == ["6.1.0-56-amd64", "6.1.0-57-amd64"] and trees["6.1.0-57-amd64"] is None
+    assert trees["6.1.0-56-amd64"].startswith("nvidia-current_535.261.03_6.1.0-56-amd64_") and trees["6.1.0-56-amd64"].endswith("_gcc-12.2.0.dkms.tar.gz")
+
+
 def test_resolved_only_answers(bench):
     machine = bench.make(version=OLD)
     result = bench.run(version="535.261.03", state="resolved")

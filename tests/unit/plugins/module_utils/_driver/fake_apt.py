@@ -55,6 +55,7 @@ class FakeMachine:
         (root / "lib/modules/6.1.0-56-amd64").mkdir(parents=True)
         (root / "boot").mkdir()
         (root / "boot/vmlinuz-6.1.0-56-amd64").write_bytes(b"")
+        (root / "boot/config-6.1.0-56-amd64").write_text('CONFIG_CC_VERSION_TEXT="gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0"\n', encoding="utf-8")
 
     def __call__(self, argv, timeout=60):
         if argv[0] == "dpkg-query":

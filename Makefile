@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
-LAB := $(PYTHON) -m tests.lab
+LAB := tests/tools/with.sh main python3 -m tests.lab
 TESTS := $(PYTHON) -m tests.tools.run_tests
 
 .PHONY: help
@@ -52,15 +52,15 @@ lab-up: setup ## start the lab's machines and leave them running
 
 .PHONY: lab-down
 lab-down: ## stop the lab; leaves no process, mount, bridge or firewall rule
-	@$(LAB) down
+	@$(PYTHON) -m tests.lab down
 
 .PHONY: build
 build: setup ## build the collection's tarball in .lab/build
-	@venv=$$(tests/tools/venv.sh main) && "$$venv/bin/ansible-galaxy" collection build --force --output-path .lab/build
+	@tests/tools/with.sh main ansible-galaxy collection build --force --output-path .lab/build
 
 .PHONY: docs
 docs: setup ## write the generated documentation again: roles/*/README.md and docs/modules/*.md
-	@venv=$$(tests/tools/venv.sh main) && "$$venv/bin/python" -m tests.tools.docs
+	@tests/tools/with.sh main python3 -m tests.tools.docs
 
 .PHONY: clean
 clean: lab-down ## stop the lab and remove what runs left in the checkout; the cache outside it stays

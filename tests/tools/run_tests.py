@@ -129,6 +129,8 @@ class Scheduler:
             foreground = sum(1 for one in self.running if not one.stage.background)
             if self._blockers(stage) or (not stage.background and foreground >= self.jobs):
                 continue
+            if any(catalogue.share_a_node(stage, one.stage) for one in self.running):
+                continue
             self.waiting.remove(stage)
             missing = catalogue.missing_interpreter(stage)
             if missing:

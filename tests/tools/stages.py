@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import subprocess
 import typing as t
 
@@ -13,6 +14,7 @@ from tests.tools.common import MISSING_INTERPRETER, ROOT
 
 GROUPS = ("lint", "unit", "sanity", "molecule")
 SHELL = "/bin/bash"
+ALL_NODES = "*"
 
 # Driver builds: each (driver, kernel) once per cache. They take minutes each, so they begin before everything else.
 DRIVER_VERSIONS = ("535.216.03", "535.261.03")
@@ -34,6 +36,7 @@ class Stage:
     after: t.Tuple[str, ...] = ()  # starts when these ended, in whatever way, or are not part of this run
     needs: t.Tuple[str, ...] = ()  # does not start when one of these failed
     background: bool = False  # takes no place among the jobs and runs at the lowest priority
+    nodes: t.Tuple[str, ...] = ()  # machines of the lab that it takes for itself; stages that share one follow each other
     clean_up: bool = False  # not a stage of its own: run at the end of any run that had a stage of this group
 
 
@@ -75,15 +78,35 @@ def _sanity() -> t.List[Stage]:
     return [Stage("sanity-" + name, "sanity", "python3 -m tests.tools.sanity {0}".format(name), name) for name in ("main", "newest")]
 
 
+def scenario_nodes(text: str) -> t.Tuple[str, ...]:
+    """The lab's machines that a scenario takes for itself, from the line `# nodes: NAME...` in its molecule.yml. All, without one."""
+    found = re.search(r"^# nodes:(.*)$", text, re.MULTILINE)
+    return tuple(found.group(1).split()) if found else (ALL_NODES,)
+
+
 def _molecule() -> t.List[Stage]:
     stages = []
+    before: t.Tuple[str, ...] = ()
     if (ROOT / "tests" / "lab" / "__main__.py").exists():
-        stages.append(Stage("drivers", "molecule", "python3 -m tests.lab drivers " + " ".join(DRIVER_VERSIONS), background=True))
-        stages.append(Stage("lab-down", "molecule", "python3 -m tests.lab down", clean_up=True))
-    if (ROOT / "molecule").is_dir():
-        # The other stages come first: they would only make the machines slow, and they fail sooner.
-        before = tuple(stage.name for stage in _lint() + _unit() + _sanity()) + ("drivers",)
-        stages.append(Stage("molecule", "molecule", "tests/tools/molecule.sh", "main", after=before, needs=("drivers",)))
+        stages.append(Stage("drivers", "molecule", "python3 -m tests.lab drivers " + " ".join(DRIVER_VERSIONS), "main", background=True))
+        before = ("drivers",)
+    scenarios = sorted(path.parent for path in (ROOT / "molecule").glob("*/molecule.yml"))
+    if not scenarios:
+        return stages
+    # Machines of an earlier run that was killed are gone before new ones are made. The other stages end first: they would
+    # only make the machines slow, and they fail sooner.
+    first = tuple(stage.name for stage in _lint() + _unit() + _sanity())
+    create = "molecule destroy -s default\nmolecule create -s default"
+    stages.append(Stage("molecule-create", "molecule", create, "main", after=before + first, needs=before))
+    for scenario in scenarios:
+        if scenario.name == "default":
+            continue
+        nodes = scenario_nodes((scenario / "molecule.yml").read_text(encoding="utf-8"))
+        script = "molecule test -s {0} --destroy=never".format(scenario.name)
+        stages.append(
+            Stage("molecule-" + scenario.name, "molecule", script, "main", after=("molecule-create",), needs=("molecule-create",), nodes=nodes)
+        )
+    stages.append(Stage("molecule-destroy", "molecule", "molecule destroy -s default", "main", clean_up=True))
     return stages
 
 
@@ -124,11 +147,18 @@ def missing_interpreter(stage: Stage) -> str:
     return asked.stderr.strip() if asked.returncode == MISSING_INTERPRETER else ""
 
 
+def share_a_node(one: Stage, other: Stage) -> bool:
+    """Whether the two stages would be at work on the same machine."""
+    if not one.nodes or not other.nodes:
+        return False
+    return ALL_NODES in one.nodes + other.nodes or bool(set(one.nodes) & set(other.nodes))
+
+
 def command_line(stage: Stage) -> t.List[str]:
     """The argument list that runs the stage."""
     script = "set -euo pipefail\n"
     if stage.environment:
-        script += 'VENV=$(tests/tools/venv.sh {0})\nexport VENV PATH="$VENV/bin:$PATH"\n'.format(stage.environment)
+        script += 'VENV=$(tests/tools/venv.sh {0})\nexport VENV PATH="$VENV/bin:$PATH" NO_COLOR=1\n'.format(stage.environment)
     # Not exec: a script may be several commands.
     command = [SHELL, "-c", script + stage.script]
     if stage.background:

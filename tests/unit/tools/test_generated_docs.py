@@ -16,7 +16,10 @@ SPECS = {
         "options": {
             "b_flag": {"type": "bool", "default": False, "description": "Whether to."},
             "a_required": {"type": "str", "required": True, "description": ["The version."], "choices": ["1", "2"]},
-            "c_list": {"type": "list", "elements": "dict", "default": [], "description": "Things.", "options": {"name": {"type": "str", "description": "Its name."}}},
+            "c_list": {
+                "type": "list", "elements": "dict", "default": [], "description": "Things.",
+                "options": {"name": {"type": "str", "description": "Its name."}},
+            },
             "d_empty": {"type": "str", "default": "", "description": "Nothing."},
         },
     },
@@ -42,7 +45,9 @@ def test_markup_becomes_markdown(text, wanted):
     assert markup.inline(text) == wanted
 
 
-@pytest.mark.parametrize(("value", "wanted"), [(True, "true"), ("", '""'), ("a b", "a b"), (["x"], '["x"]'), (3, "3"), ({"b": 1, "a": None}, '{"a": null, "b": 1}')])
+@pytest.mark.parametrize(
+    ("value", "wanted"), [(True, "true"), ("", '""'), ("a b", "a b"), (["x"], '["x"]'), (3, "3"), ({"b": 1, "a": None}, '{"a": null, "b": 1}')]
+)
 def test_values_are_written_as_in_yaml(value, wanted):
     assert markup.literal(value) == wanted
 
@@ -76,7 +81,11 @@ def test_module_page_has_every_part():
             "short_description": "Read it",
             "version_added": "0.1.0",
             "description": ["Reads."],
-            "attributes": {"check_mode": {"support": "full"}, "platform": {"support": "full", "platforms": "Debian"}, "diff_mode": {"support": "N/A", "details": ["Changes nothing."]}},
+            "attributes": {
+                "check_mode": {"support": "full"},
+                "platform": {"support": "full", "platforms": "Debian"},
+                "diff_mode": {"support": "N/A", "details": ["Changes nothing."]},
+            },
             "options": {"path": {"type": "path", "required": True, "description": ["Where."]}},
         },
         "examples": "\n- name: Read\n  ns.coll.read:\n",

@@ -77,7 +77,8 @@ def test_a_stage_starts_after_what_it_follows(monkeypatch, tmp_path):
 
 
 def test_a_stage_whose_need_failed_fails_without_running(monkeypatch, tmp_path, capsys):
-    with_stages(monkeypatch, Stage("drivers", "molecule", "exit 1", background=True), Stage("m", "molecule", "touch {0}/m".format(tmp_path), needs=("drivers",), after=("drivers",)))
+    needy = Stage("m", "molecule", "touch {0}/m".format(tmp_path), needs=("drivers",), after=("drivers",))
+    with_stages(monkeypatch, Stage("drivers", "molecule", "exit 1", background=True), needy)
     assert run_tests.main([]) == 1
     assert not (tmp_path / "m").exists()
     assert "drivers failed, which it needs" in capsys.readouterr().out
@@ -91,6 +92,17 @@ def test_no_more_than_jobs_run_side_by_side_and_the_background_takes_no_place(mo
     assert run_tests.main(["--jobs", "2"]) == 0
     assert time.monotonic() - began < 10
     assert max(int(word) for word in (tmp_path / "seen").read_text().split()) == 2
+
+
+def test_stages_that_share_a_machine_follow_each_other(monkeypatch, tmp_path):
+    busy = "mkdir {0}/{1} || exit 1; sleep 0.4; rmdir {0}/{1}"
+    with_stages(
+        monkeypatch,
+        Stage("a", "molecule", busy.format(tmp_path, "n1"), nodes=("n1",)),
+        Stage("b", "molecule", busy.format(tmp_path, "n1"), nodes=("n1", "n2")),
+        Stage("c", "molecule", "test ! -e {0}/n1 && {1}".format(tmp_path, busy.format(tmp_path, "all")), nodes=(stages.ALL_NODES,)),
+    )
+    assert run_tests.main(["--jobs", "3"]) == 0
 
 
 def test_a_missing_interpreter_is_said_aloud(monkeypatch, capsys):

@@ -59,3 +59,32 @@ def test_rehearse_says_what_it_needs(given):
     )
     assert done.returncode != 0
     assert "INVENTORY=path PLAYBOOK=path" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "shared"),
+    [
+        ((), ("n1",), False),
+        (("n1",), ("n2",), False),
+        (("n1", "n2"), ("n2",), True),
+        ((stages.ALL_NODES,), ("n2",), True),
+        ((stages.ALL_NODES,), (), False),
+    ],
+)
+def test_machines_are_shared_by_name(one, other, shared):
+    made = [stages.Stage(str(number), "molecule", "true", nodes=nodes) for number, nodes in enumerate((one, other))]
+    assert stages.share_a_node(*made) is shared
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes"), [("---\n# nodes: gpu-r1-1 gpu-r2-1\n", ("gpu-r1-1", "gpu-r2-1")), ("---\n", (stages.ALL_NODES,)), ("", (stages.ALL_NODES,))]
+)
+def test_a_scenario_names_the_machines_it_takes(text, nodes):
+    assert stages.scenario_nodes(text) == nodes
+
+
+def test_every_scenario_looks_at_its_machines():
+    """molecule passes over a scenario that has no tests without a word."""
+    scenarios = [path.parent for path in (ROOT / "molecule").glob("*/molecule.yml") if path.parent.name != "default"]
+    assert scenarios, "there are no scenarios"
+    assert [scenario.name for scenario in scenarios if not list(scenario.glob("tests/test_*.py"))] == []

@@ -179,22 +179,25 @@ class Reader:
         return codes.value(links) if links else first_refusal
 
     def fabric(self, handle):
-        """State of the GPU in its NVLink fabric, through the versioned call and our own layout of its structure."""
+        """State of the GPU in its NVLink fabric, through our own layouts of the structures. What a driver does not say is None."""
 
-        def read(kind, version):
+        def read(symbol, kind, version):
             info = kind()
-            info.version = version
-            self.raw("nvmlDeviceGetGpuFabricInfoV", handle, ctypes.byref(info))
+            if version is not None:
+                info.version = version
+            self.raw(symbol, handle, ctypes.byref(info))
             cluster = bytes(bytearray(info.clusterUuid))
             return {
                 "state": int(info.state), "status": int(info.status), "clique_id": int(info.cliqueId), "cluster_uuid": cluster.hex(),
-                "health_mask": int(info.healthMask), "health_summary": int(getattr(info, "healthSummary", 0)),
+                "health_mask": getattr(info, "healthMask", None), "health_summary": getattr(info, "healthSummary", None),
             }
 
-        kinds = [(fields.FabricInfoV3, fields.FABRIC_V3), (fields.FabricInfoV2, fields.FABRIC_V2)]
-        return self.first(*[
-            lambda kind=kind, version=version: self.guard("nvmlDeviceGetGpuFabricInfoV", lambda: read(kind, version))
-            for kind, version in kinds])
+        kinds = [
+            ("nvmlDeviceGetGpuFabricInfoV", fields.FabricInfoV3, fields.FABRIC_V3),
+            ("nvmlDeviceGetGpuFabricInfoV", fields.FabricInfoV2, fields.FABRIC_V2),
+            ("nvmlDeviceGetGpuFabricInfo", fields.FabricInfo, None),
+        ]
+        return self.first(*[lambda way=way: self.guard(way[0], lambda: read(*way)) for way in kinds])
 
 
 def _text(content):

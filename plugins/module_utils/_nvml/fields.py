@@ -77,6 +77,17 @@ class ProcessInfo(ctypes.Structure):
     ]
 
 
+class FabricInfo(ctypes.Structure):
+    """nvmlGpuFabricInfo_t, of the call without a version (drivers before R545)."""
+
+    _fields_ = [
+        ("clusterUuid", ctypes.c_ubyte * 16),
+        ("status", ctypes.c_uint),
+        ("cliqueId", ctypes.c_uint),
+        ("state", ctypes.c_ubyte),
+    ]
+
+
 class FabricInfoV2(ctypes.Structure):
     _fields_ = [
         ("version", ctypes.c_uint),

@@ -228,6 +228,12 @@ class FakeNvml:
         ctypes.memmove(ctypes.addressof(info._obj), data, len(data))
         return OK
 
+    def nvmlDeviceGetGpuFabricInfo(self, handle, info):
+        # clusterUuid[16], status, cliqueId, state
+        data = struct.pack("=16sIIB", b"fedcba9876543210", 0, 7, 2)
+        ctypes.memmove(ctypes.addressof(info._obj), data, len(data))
+        return OK
+
 
 def install(binding, library):
     """Let BINDING use LIBRARY in place of libnvidia-ml.so.1."""

@@ -31,6 +31,7 @@ def is_value(thing):
 
 
 def test_structures_have_the_sizes_of_the_header():
+    assert ctypes.sizeof(fields.FabricInfo) == 28 and fields.FabricInfo.state.offset == 24
     assert ctypes.sizeof(fields.FabricInfoV2) == fields.FABRIC_V2 & 0xFFFFFF
     assert ctypes.sizeof(fields.FabricInfoV3) == fields.FABRIC_V3 & 0xFFFFFF
     assert ctypes.sizeof(fields.ProcessInfo) == 24
@@ -66,7 +67,7 @@ def test_a_healthy_node(binding):
         "gsp_firmware_mode": {"enabled": True, "default": True}, "clocks_event_reasons": 1, "clock_sm_mhz": 345, "clock_mem_mhz": 2619,
         "compute_processes": [{"pid": 42, "used_bytes": None}, {"pid": 4711, "used_bytes": 1024}], "nvlink_active": [True] * 4,
         "fabric_state": {"state": 3, "status": 0, "clique_id": 9, "cluster_uuid": b"0123456789abcdef".hex(), "health_mask": 0x55,
-                         "health_summary": 0},
+                         "health_summary": None},
     }
     assert taken["gpus"][1]["retired_pages_pending"] == {"value": None, "rc": 3, "error": "NOT_SUPPORTED"}
 
@@ -102,7 +103,7 @@ def test_a_gpu_whose_handle_is_refused_stays_in_the_list(binding):
     ("nvmlDeviceGetUUID", "uuid"), ("nvmlDeviceGetPciInfo_v3", "pci_bus_id"), ("nvmlDeviceGetEccMode", "ecc_mode_pending"),
     ("nvmlDeviceGetMigMode", "mig_mode_current"), ("nvmlDeviceGetBAR1MemoryInfo", "bar1_total_bytes"),
     ("nvmlDeviceGetFieldValues", "recovery_action"), ("nvmlDeviceGetGspFirmwareMode", "gsp_firmware_mode"),
-    ("nvmlDeviceGetGpuFabricInfoV", "fabric_state"), ("nvmlDeviceGetNvLinkState", "nvlink_active"),
+    ("nvmlDeviceGetNvLinkState", "nvlink_active"),
 ])
 def test_a_missing_symbol_and_a_refusal_are_data(binding, symbol, key):
     taken, dummy = read(binding, without=[symbol])
@@ -134,6 +135,16 @@ def test_fabric_version_3_is_tried_first(binding):
     taken, dummy = read(binding, fabric=3)
     assert taken["gpus"][0]["fabric_state"]["value"]["health_summary"] == 1
     assert taken["gpus"][0]["fabric_state"]["value"]["state"] == 3
+
+
+def test_the_fabric_call_without_a_version_is_the_last_resort(binding):
+    taken, dummy = read(binding, without=["nvmlDeviceGetGpuFabricInfoV"])
+    assert taken["gpus"][0]["fabric_state"]["value"] == {
+        "state": 2, "status": 0, "clique_id": 7, "cluster_uuid": b"fedcba9876543210".hex(), "health_mask": None, "health_summary": None}
+    taken, dummy = read(binding, without=["nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetGpuFabricInfo"])
+    assert taken["gpus"][0]["fabric_state"] == {"value": None, "rc": 13, "error": "FUNCTION_NOT_FOUND"}
+    taken, dummy = read(binding, fail={"nvmlDeviceGetGpuFabricInfoV": 3})
+    assert taken["gpus"][0]["fabric_state"] == {"value": None, "rc": 3, "error": "NOT_SUPPORTED"}
 
 
 def test_an_older_library_answers_through_the_older_calls(binding):

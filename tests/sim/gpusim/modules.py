@@ -72,16 +72,20 @@ def real_tool(name: str) -> str | None:
     return None
 
 
-def modinfo(file: str, field: str) -> str:
-    """One field of a module file, read by the real modinfo."""
+def modinfo(file: str) -> dict[str, str]:
+    """The fields of a module file, read by the real modinfo."""
     tool = real_tool("modinfo")
     if tool is None:
         raise ModuleError("modinfo is not installed: the simulator reads module files with it (package kmod)")
-    done = subprocess.run([tool, "-F", field, state.path(file)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, universal_newlines=True, timeout=60, check=False)
+    done = subprocess.run([tool, state.path(file)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          universal_newlines=True, timeout=60, check=False)
     if done.returncode != 0:
         raise ModuleError("could not insert '%s': Exec format error" % os.path.basename(file))
-    return done.stdout.splitlines()[0].strip() if done.stdout.strip() else ""
+    fields: dict[str, str] = {}
+    for line in done.stdout.splitlines():
+        name, _colon, value = line.partition(":")
+        fields.setdefault(name, value.strip())
+    return fields
 
 
 # ---- who uses what ----
@@ -184,8 +188,8 @@ def load(name: str, asked: str) -> None:
     file = module_file(name, release)
     if file is None:
         raise ModuleError("Module %s not found in directory /lib/modules/%s" % (asked, release), fatal=True)
-    version = modinfo(file, "version")
-    magic = modinfo(file, "vermagic")
+    fields = modinfo(file)
+    version, magic = fields.get("version", ""), fields.get("vermagic", "")
     if magic.split(" ")[0] != release:
         state.kmsg("%s: version magic '%s' should be '%s SMP preempt mod_unload modversions '" % (name, magic, release))
         raise ModuleError("could not insert '%s': Exec format error" % asked)
@@ -207,7 +211,7 @@ def load(name: str, asked: str) -> None:
             else:
                 state.kmsg("NVRM: The NVIDIA probe routine failed for %d device(s)." % state.gpu_count())
             raise ModuleError("could not insert '%s': %s" % (asked, ERRORS[reason]))
-    licence = modinfo(file, "license")
+    licence = fields.get("license", "")
     _record(name, {
         "version": version,
         "file": file,

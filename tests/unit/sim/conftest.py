@@ -1,0 +1,48 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Fixtures for the tests of the simulator."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
+
+
+@pytest.fixture(scope="session")
+def build(tmp_path_factory):
+    """The simulator's compiled parts."""
+    out = tmp_path_factory.mktemp("gpusim-build")
+    subprocess.run([str(simnode.SIM / "build.sh"), str(out)], check=True, timeout=300)
+    return pathlib.Path(str(out))
+
+
+@pytest.fixture
+def make_node(tmp_path, build):
+    """Makes nodes and cleans up behind them."""
+    nodes = []
+
+    def make(model="h100-sxm", gpus=None, name="node-1"):
+        node = simnode.Node(tmp_path / ("root%d" % len(nodes)), build, model, gpus, name)
+        nodes.append(node)
+        return node
+
+    yield make
+    for node in nodes:
+        node.close()
+
+
+@pytest.fixture
+def node(make_node):
+    """A node of eight H100 with nothing installed."""
+    return make_node()
+
+
+@pytest.fixture
+def booted(node):
+    """A node of eight H100 with a driver, booted."""
+    return node.booted()

@@ -1,0 +1,186 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A simulated node in a directory: what the tests of the simulator work on. No root and no machine needed."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import os
+import pathlib
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
+
+SIM = pathlib.Path(__file__).resolve().parents[2] / "sim"
+RELEASE = "6.1.0-50-amd64"
+OLD, NEW = "535.216.03", "535.261.03"
+FILES = {"nvidia": "nvidia-current", "nvidia_modeset": "nvidia-current-modeset", "nvidia_drm": "nvidia-current-drm", "nvidia_uvm": "nvidia-current-uvm"}
+
+PRELUDE = """
+import ctypes, json
+import pynvml as n
+
+def rc(function, *arguments):
+    try:
+        function(*arguments)
+    except n.NVMLError as error:
+        return error.value
+    return 0
+
+def value(function, *arguments):
+    try:
+        return function(*arguments)
+    except n.NVMLError as error:
+        return "rc %d" % error.value
+
+def text(function, *arguments):
+    answer = value(function, *arguments)
+    return answer.decode() if isinstance(answer, bytes) else answer
+
+def handle(index=0):
+    return n.nvmlDeviceGetHandleByIndex(index)
+
+def field(number, index=0, scope=0):
+    item = n.nvmlDeviceGetFieldValues(handle(index), [(number, scope)])[0]
+    return item.value.uiVal if item.nvmlReturn == 0 else "rc %d" % item.nvmlReturn
+"""
+
+
+def module_image(version, release, licence="NVIDIA", name="nvidia"):
+    """The bytes of a kernel module as far as modinfo reads it: an ELF file with a .modinfo section."""
+    info = "".join("%s=%s\0" % item for item in (
+        ("license", licence), ("version", version), ("name", name), ("vermagic", release + " SMP preempt mod_unload modversions "))).encode()
+    names = b"\0.modinfo\0.shstrtab\0"
+    info_at = 64
+    names_at = info_at + len(info)
+    headers_at = (names_at + len(names) + 7) // 8 * 8
+    ident = b"\x7fELF\x02\x01\x01" + bytes(9)
+    header = ident + struct.pack("<HHIQQQIHHHHHH", 1, 62, 1, 0, 0, headers_at, 0, 64, 0, 0, 64, 3, 2)
+    section = struct.Struct("<IIQQQQIIQQ")
+    table = section.pack(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+    table += section.pack(1, 1, 2, 0, info_at, len(info), 0, 0, 1, 0)
+    table += section.pack(10, 3, 0, 0, names_at, len(names), 0, 0, 1, 0)
+    body = header + info + names
+    return body + bytes(headers_at - len(body)) + table
+
+
+class Node:
+    """One directory that the simulator takes for the root of a node."""
+
+    def __init__(self, root, build, model="h100-sxm", gpus=None, name="node-1"):
+        self.root = pathlib.Path(str(root))
+        self.build = build
+        self.started = []
+        library = self.root / "usr/local/lib"
+        (library / "gpusim").mkdir(parents=True)
+        for target in (library, library / "gpusim"):
+            shutil.copy(str(build / "libnvidia-ml.so.1"), str(target / "libnvidia-ml.so.1"))
+        self.init(model, gpus, name)
+
+    def init(self, model="h100-sxm", gpus=None, name="node-1"):
+        self.sim("init", "--model", model, "--node", name, *([] if gpus is None else ["--gpus", str(gpus)]))
+
+    # ---- what is installed ----
+
+    def kernel(self, release=RELEASE):
+        self.write("boot/vmlinuz-" + release, "")
+
+    def module(self, version=OLD, release=RELEASE, names=tuple(FILES), licence="NVIDIA", magic=None, compress=False, folder="updates/dkms"):
+        for name in names:
+            data = module_image(version, magic or release, licence, name)
+            place = self.root / "lib/modules" / release / folder / (FILES[name] + (".ko.xz" if compress else ".ko"))
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(lzma.compress(data, check=lzma.CHECK_CRC32) if compress else data)
+
+    def library(self, version):
+        """Debian's layout: the file in nvidia/current, a link of the soname beside it. None takes it away."""
+        place = self.root / "usr/lib/x86_64-linux-gnu/nvidia/current"
+        shutil.rmtree(str(place), ignore_errors=True)
+        if version:
+            place.mkdir(parents=True)
+            (place / ("libnvidia-ml.so." + version)).write_bytes(b"")
+            os.symlink("libnvidia-ml.so." + version, str(place / "libnvidia-ml.so.1"))
+
+    def firmware(self, version):
+        self.write("lib/firmware/nvidia/%s/gsp_tu10x.bin" % version, "")
+
+    def write(self, name, text):
+        place = self.root / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+
+    def read(self, name):
+        return (self.root / name).read_text()
+
+    def booted(self, version=OLD):
+        """The usual state: driver and library of one version, booted."""
+        self.kernel()
+        self.module(version)
+        self.library(version)
+        self.sim("boot")
+        return self
+
+    # ---- running things ----
+
+    @property
+    def environment(self):
+        result = {key: text for key, text in os.environ.items() if not key.startswith(("GPUSIM_", "PYTHON", "LD_"))}
+        result.update(GPUSIM_ROOT=str(self.root), LD_LIBRARY_PATH=str(self.root / "usr/local/lib"), LC_ALL="C")
+        return result
+
+    def tool(self, name, *arguments, check=True, timeout=60):
+        done = subprocess.run([sys.executable, "-B", str(SIM / "main.py"), name] + list(arguments), env=self.environment, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=timeout, check=False)
+        assert not check or done.returncode == 0, done.stdout + done.stderr
+        return done
+
+    def sim(self, *arguments, **keywords):
+        return self.tool("gpusim", *arguments, **keywords)
+
+    def client(self, code, wheel=wheels.VERSIONS[-1]):
+        """Arguments and environment of a process that has run the prelude and initialized NVML."""
+        environment = self.environment
+        environment["PYTHONPATH"] = str(wheels.path(wheel))
+        environment["PYTHONDONTWRITEBYTECODE"] = "1"
+        return [sys.executable, "-c", PRELUDE + code], environment
+
+    def python(self, code, wheel=wheels.VERSIONS[-1], timeout=60):
+        command, environment = self.client(code, wheel)
+        done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              universal_newlines=True, timeout=timeout, check=False)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def ask(self, expression, wheel=wheels.VERSIONS[-1], timeout=60):
+        """The value of an expression after nvmlInit()."""
+        return self.python("n.nvmlInit()\nprint(json.dumps(%s))" % expression, wheel, timeout)
+
+    def init_rc(self, wheel=wheels.VERSIONS[-1]):
+        return self.python("print(json.dumps(rc(n.nvmlInit)))", wheel)
+
+    def persistenced(self, *arguments):
+        done = subprocess.run([str(self.build / "nvidia-persistenced")] + list(arguments), env=self.environment, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=30, check=False)
+        if done.returncode == 0 and self.pid_file.exists():
+            self.started.append(int(self.pid_file.read_text()))
+        return done
+
+    @property
+    def pid_file(self):
+        return self.root / "run/nvidia-persistenced/nvidia-persistenced.pid"
+
+    def close(self):
+        self.sim("clear", check=False)
+        for pid in self.started:
+            try:
+                with open("/proc/%d/comm" % pid, encoding="ascii") as stream:
+                    if stream.read().startswith("nvidia-persiste"):
+                        os.kill(pid, signal.SIGKILL)
+            except (OSError, ProcessLookupError):
+                continue

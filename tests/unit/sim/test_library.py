@@ -1,0 +1,391 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The simulated libnvidia-ml.so.1 through the binding that everybody uses, and below it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
+from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
+
+OLD, NEW = simnode.OLD, simnode.NEW
+RAW = "lib = ctypes.CDLL('libnvidia-ml.so.1')\n"
+
+
+@pytest.mark.parametrize("wheel", wheels.VERSIONS)
+@pytest.mark.parametrize("library, loaded, expected", [
+    (None, None, 12),
+    (None, OLD, 12),
+    (OLD, None, 9),
+    (NEW, OLD, 18),
+    (OLD, NEW, 18),
+    (OLD, OLD, 0),
+])
+def test_init(node, wheel, library, loaded, expected):
+    node.kernel()
+    if loaded:
+        node.module(loaded)
+    node.library(library)
+    node.sim("boot")
+    assert node.init_rc(wheel) == expected
+
+
+def test_an_upgrade_without_reload_then_a_reload(booted):
+    assert booted.init_rc() == 0
+    booted.library(NEW)
+    booted.module(NEW)
+    assert booted.init_rc() == 18
+    booted.tool("modprobe", "-r", "nvidia_uvm", "nvidia_drm")
+    assert booted.init_rc() == 9
+    booted.tool("modprobe", "nvidia")
+    assert booted.init_rc() == 0
+    assert booted.ask("n.nvmlSystemGetDriverVersion()") == NEW
+
+
+def test_a_running_process_sees_the_change_at_its_next_init(booted):
+    assert booted.python("""
+import os
+answers = [rc(n.nvmlInit)]
+n.nvmlShutdown()
+base = %r
+os.rename(base + "/libnvidia-ml.so.535.216.03", base + "/libnvidia-ml.so.535.261.03")
+os.unlink(base + "/libnvidia-ml.so.1")
+os.symlink("libnvidia-ml.so.535.261.03", base + "/libnvidia-ml.so.1")
+answers.append(rc(n.nvmlInit))
+print(json.dumps(answers))
+""" % str(booted.root / "usr/lib/x86_64-linux-gnu/nvidia/current")) == [0, 18]
+
+
+def test_library_beside_the_soname_link_decides(node):
+    node.kernel()
+    node.module(OLD)
+    base = node.root / "usr/lib/x86_64-linux-gnu"
+    base.mkdir(parents=True)
+    for version in (OLD, NEW):
+        (base / ("libnvidia-ml.so." + version)).write_bytes(b"")
+    os.symlink("libnvidia-ml.so." + OLD, str(base / "libnvidia-ml.so.1"))
+    node.sim("boot")
+    assert node.init_rc() == 0
+    os.unlink(str(base / "libnvidia-ml.so.1"))
+    os.symlink("libnvidia-ml.so." + NEW, str(base / "libnvidia-ml.so.1"))
+    assert node.init_rc() == 18
+
+
+def test_versions(booted):
+    assert booted.ask("[n.nvmlSystemGetDriverVersion(), n.nvmlSystemGetNVMLVersion(), n.nvmlSystemGetCudaDriverVersion()]") == [OLD, "12." + OLD, 12020]
+
+
+def test_it_says_that_it_is_simulated(build):
+    library = ctypes.CDLL(str(build / "libnvidia-ml.so.1"))
+    assert b"simulated" in (ctypes.c_char * 64).in_dll(library, "gpusim_marker").value
+    assert b"libnvidia-ml.so.1\0" in (build / "libnvidia-ml.so.1").read_bytes()
+
+
+def test_functions_it_has(build):
+    names = subprocess.run(["nm", "-D", "--defined-only", str(build / "libnvidia-ml.so.1")], stdout=subprocess.PIPE, universal_newlines=True, check=True).stdout.split()
+    ours = {name for name in names if name.startswith("nvml")}
+    assert len(ours) >= 60
+    assert {name for name in names[2::3]} - ours == {"gpusim_marker"}
+    source = (wheels.path(wheels.VERSIONS[-1]) / "pynvml.py").read_text()
+    stems = set(re.findall(r"\bnvml[A-Z]\w+", source))
+    assert {name for name in ours if re.sub(r"_v\d$", "", name) not in {re.sub(r"_v\d$", "", stem) for stem in stems}} == set()
+
+
+def test_structures_are_as_large_as_the_newest_bindings():
+    binding = wheels.load(wheels.VERSIONS[-1])
+    header = (simnode.SIM / "src/nvml_abi.h").read_text()
+    sizes = dict(re.findall(r"SIZED\((\w+), (\d+)\)", header))
+    names = {name: "c_" + name for name in sizes}
+    names.update(nvmlPciInfo_t="nvmlPciInfo_t", nvmlPciInfo_v2_t="nvmlPciInfo_v2_t", nvmlPciInfoExt_v1_t="nvmlPciInfoExt_v1_t",
+                 nvmlRowRemapperHistogramValues_t="c_nvmlRowRemapperHistogramValues", nvmlConfComputeSystemState_t="c_nvmlConfComputeSystemState_t")
+    compared = 0
+    for name, size in sizes.items():
+        structure = getattr(binding, names[name], None)
+        if structure is not None:
+            assert ctypes.sizeof(structure) == int(size), name
+            compared += 1
+    assert compared >= 18
+
+
+def test_before_init_and_after_shutdown(booted):
+    assert booted.python(RAW + """
+count = ctypes.c_uint()
+answers = [lib.nvmlDeviceGetCount_v2(ctypes.byref(count)), lib.nvmlShutdown(), lib.nvmlInit_v2(), lib.nvmlInit_v2(), lib.nvmlShutdown(),
+           lib.nvmlDeviceGetCount_v2(ctypes.byref(count)), lib.nvmlShutdown(), lib.nvmlDeviceGetCount_v2(ctypes.byref(count))]
+print(json.dumps(answers))
+""") == [1, 1, 0, 0, 0, 0, 0, 1]
+
+
+def test_bad_arguments(booted):
+    assert booted.ask("[rc(n.nvmlDeviceGetHandleByIndex, 8), rc(n.nvmlDeviceGetHandleByUUID, b'GPU-none'), rc(n.nvmlDeviceGetHandleByPciBusId, b'0000:77:00.0'),"
+                      " rc(n.nvmlDeviceGetNvLinkState, handle(), 18), rc(n.nvmlDeviceGetTemperature, handle(), 7)]") == [2, 6, 6, 2, 2]
+    assert booted.python(RAW + """
+lib.nvmlInit_v2()
+name = ctypes.create_string_buffer(64)
+print(json.dumps([lib.nvmlDeviceGetName(ctypes.c_void_p(64), name, 64), lib.nvmlDeviceGetCount_v2(None)]))
+""") == [2, 2]
+
+
+def test_strings_are_cut_to_the_callers_length(booted):
+    assert booted.python(RAW + """
+lib.nvmlInit_v2()
+device = ctypes.c_void_p()
+lib.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device))
+name = ctypes.create_string_buffer(b"x" * 9, 10)
+answer = lib.nvmlDeviceGetName(device, name, 7)
+print(json.dumps([answer, name.raw.decode()]))
+""") == [0, "NVIDIA\0xx\0"]
+
+
+def test_identity_follows_from_the_nodes_name(make_node):
+    question = "[[n.nvmlDeviceGetUUID(handle(i)), n.nvmlDeviceGetSerial(handle(i)), n.nvmlDeviceGetPciInfo(handle(i)).busId] for i in range(8)]"
+    first, again, other = (make_node(name=name).booted().ask(question) for name in ("a", "a", "b"))
+    assert first == again
+    assert len({uuid for uuid, _serial, _pci in first + other}) == 16
+    assert len({serial for _uuid, serial, _pci in first + other}) == 16
+    assert [pci for _uuid, _serial, pci in first][:2] == ["00000000:1B:00.0", "00000000:43:00.0"]
+
+
+def test_a_handle_by_any_name_is_the_same_gpu(booted):
+    assert booted.ask("[n.nvmlDeviceGetIndex(n.nvmlDeviceGetHandleByUUID(n.nvmlDeviceGetUUID(handle(5)))),"
+                      " n.nvmlDeviceGetIndex(n.nvmlDeviceGetHandleByPciBusId(b'0000:c3:00.0')),"
+                      " n.nvmlDeviceGetIndex(n.nvmlDeviceGetHandleBySerial(n.nvmlDeviceGetSerial(handle(5))))]") == [5, 5, 5]
+
+
+@pytest.mark.parametrize("model, count, name, memory_mib", [
+    ("h100-sxm", 8, "NVIDIA H100 80GB HBM3", 81559),
+    ("h200", 8, "NVIDIA H200", 143771),
+    ("a100-sxm", 4, "NVIDIA A100-SXM4-40GB", 40960),
+    ("l4", 4, "NVIDIA L4", 23034),
+])
+@pytest.mark.parametrize("wheel", wheels.VERSIONS)
+def test_models(make_node, wheel, model, count, name, memory_mib):
+    node = make_node(model).booted()
+    got = node.ask("[n.nvmlDeviceGetCount(), text(n.nvmlDeviceGetName, handle()), n.nvmlDeviceGetMemoryInfo(handle(), n.nvmlMemory_v2).total >> 20]", wheel)
+    assert got == [count, name, memory_mib]
+
+
+@pytest.mark.parametrize("function, arguments, supported", [
+    ("nvmlDeviceGetMigMode", "", {"h100-sxm", "h200", "a100-sxm"}),
+    ("nvmlDeviceGetNvLinkState", ", 0", {"h100-sxm", "h200", "a100-sxm"}),
+    ("nvmlDeviceGetGpuFabricInfoV", ", ctypes.byref(fabric())", {"h100-sxm", "h200"}),
+    ("nvmlDeviceGetRemappedRows", "", {"h100-sxm", "h200", "a100-sxm", "l4"}),
+    ("nvmlDeviceGetFanSpeed", "", set()),
+    ("nvmlDeviceGetRetiredPagesPendingStatus", "", set()),
+    ("nvmlDeviceGetRetiredPages", ", 0", set()),
+    ("nvmlDeviceGetGpuOperationMode", "", set()),
+])
+def test_not_supported_where_the_board_is_not(make_node, function, arguments, supported):
+    code = """
+def fabric():
+    info = n.c_nvmlGpuFabricInfo_v2_t()
+    info.version = 0x2000024
+    return info
+n.nvmlInit()
+print(json.dumps(rc(n.%s, handle()%s)))
+""" % (function, arguments)
+    for model in ("h100-sxm", "h200", "a100-sxm", "l4"):
+        # A driver of a branch that has all of these functions.
+        node = make_node(model).booted("570.172.08")
+        assert node.python(code) == (0 if model in supported else 3), model
+
+
+def test_fabric_state_lies_where_the_header_puts_it(booted):
+    assert booted.python(RAW + """
+import struct
+lib.nvmlInit_v2()
+device = ctypes.c_void_p()
+lib.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device))
+info = ctypes.create_string_buffer(b"\\xff" * 40, 40)
+answers = [lib.nvmlDeviceGetGpuFabricInfo(device, info), info.raw[24], info.raw[28:] == b"\\xff" * 12]
+print(json.dumps(answers))
+""") == [0, 3, True]
+
+
+@pytest.mark.parametrize("driver, version, expected", [
+    ("570.172.08", 0x2000024, [0, 3]), ("570.172.08", 0x3000028, [0, 3]), ("550.163.01", 0x3000028, [25, None]), ("570.172.08", 0x1000000, [25, None]),
+])
+def test_fabric_versions(node, driver, version, expected):
+    node.booted(driver)
+    assert node.python("""
+n.nvmlInit()
+info = n.c_nvmlGpuFabricInfo_v3_t()
+info.version = %d
+answer = rc(n.nvmlDeviceGetGpuFabricInfoV, handle(), ctypes.byref(info))
+print(json.dumps([answer, info.state if answer == 0 else None]))
+""" % version) == expected
+
+
+def test_memory_of_an_unknown_version(booted):
+    assert booted.ask("rc(n.nvmlDeviceGetMemoryInfo, handle(), 0x3000028)") == 25
+
+
+@pytest.mark.parametrize("wheel", wheels.VERSIONS)
+def test_processes_and_the_two_calls_to_get_them(booted, wheel):
+    booted.sim("inject", "stray-process", "--gpu", "1", "--value", "2048")
+    assert booted.ask("[[p.usedGpuMemory >> 20 for p in n.nvmlDeviceGetComputeRunningProcesses(handle(i))] for i in (0, 1)]", wheel) == [[], [2048]]
+    assert booted.ask("n.nvmlDeviceGetMemoryInfo(handle(1)).used >> 20", wheel) == 2048 + 551
+    assert booted.python(RAW + """
+lib.nvmlInit_v2()
+device = ctypes.c_void_p()
+lib.nvmlDeviceGetHandleByIndex_v2(1, ctypes.byref(device))
+count = ctypes.c_uint(0)
+answers = [lib.nvmlDeviceGetComputeRunningProcesses_v3(device, ctypes.byref(count), None), count.value]
+infos = (ctypes.c_ulonglong * 12)()
+count.value = 4
+answers += [lib.nvmlDeviceGetComputeRunningProcesses_v3(device, ctypes.byref(count), infos), count.value, infos[1] >> 20]
+print(json.dumps(answers))
+""", wheel) == [7, 1, 0, 1, 2048]
+
+
+def test_a_process_that_ended_is_not_listed(booted):
+    booted.write("run/gpusim/processes.ini", "[process 1]\npid = 999999999\ngpu = 0\ntype = C\nused_mib = 5\n")
+    assert booted.ask("len(n.nvmlDeviceGetComputeRunningProcesses(handle()))") == 0
+
+
+def test_field_values(booted):
+    assert booted.ask("[field(i) for i in (82, 94, 142, 143, 144, 145, 31, 230, 99999)]") == [42, 0, 0, 0, 0, 0, "rc 3", "rc 3", "rc 3"]
+    assert booted.ask("[field(165, scope=17), field(165, scope=18), field(91)]") == [1, "rc 2", 18]
+
+
+def test_recovery_action_is_answered_from_r570_on(make_node):
+    for driver, expected in (("550.163.01", "rc 3"), ("570.172.08", 0)):
+        assert make_node().booted(driver).ask("field(230)") == expected
+
+
+def test_p2p_and_topology(booted):
+    assert booted.ask("[n.nvmlDeviceGetP2PStatus(handle(0), handle(1), 2), n.nvmlDeviceGetTopologyCommonAncestor(handle(0), handle(1)),"
+                      " n.nvmlDeviceGetTopologyCommonAncestor(handle(0), handle(7))]") == [0, 40, 50]
+
+
+def test_nvlink_leads_to_switches_or_gpus(make_node):
+    h100, a100 = make_node().booted(), make_node("a100-sxm").booted()
+    question = "n.nvmlDeviceGetNvLinkRemotePciInfo(handle(), 1).busId"
+    assert h100.ask(question) == "00000000:06:00.0"
+    assert a100.ask(question) == "00000000:81:00.0"
+
+
+def test_settings_are_lost_with_the_driver(booted):
+    assert booted.ask("[rc(n.nvmlDeviceSetPowerManagementLimit, handle(2), 500000), n.nvmlDeviceGetPowerManagementLimit(handle(2)),"
+                      " rc(n.nvmlDeviceSetComputeMode, handle(2), 3), n.nvmlDeviceGetComputeMode(handle(2)),"
+                      " rc(n.nvmlDeviceSetPowerManagementLimit, handle(2), 900000)]") == [0, 500000, 0, 3, 2]
+    question = "[n.nvmlDeviceGetPowerManagementLimit(handle(2)), n.nvmlDeviceGetComputeMode(handle(2))]"
+    assert booted.ask(question) == [500000, 3]
+    booted.tool("modprobe", "-r", "nvidia_uvm", "nvidia_drm")
+    booted.tool("modprobe", "nvidia")
+    assert booted.ask(question) == [700000, 0]
+
+
+@pytest.mark.parametrize("model, kept", [("a100-sxm", 1), ("h100-sxm", 0)])
+def test_mig_mode_survives_a_boot_only_where_the_inforom_keeps_it(make_node, model, kept):
+    node = make_node(model).booted()
+    assert node.ask("[rc(n.nvmlDeviceSetMigMode, handle(1), 1), n.nvmlDeviceGetMigMode(handle(1)), rc(n.nvmlDeviceGetRemappedRows, handle(1))]") == [0, [1, 1], 3]
+    node.sim("boot")
+    assert node.ask("n.nvmlDeviceGetMigMode(handle(1))") == [kept, kept]
+
+
+def test_mig_mode_of_a_busy_gpu_waits(make_node):
+    node = make_node("a100-sxm").booted()
+    node.sim("inject", "stray-process", "--gpu", "0")
+    assert node.ask("[rc(n.nvmlDeviceSetMigMode, handle(), 1), n.nvmlDeviceGetMigMode(handle())]") == [0, [0, 1]]
+    node.sim("clear")
+    node.sim("boot")
+    assert node.ask("n.nvmlDeviceGetMigMode(handle())") == [1, 1]
+
+
+def test_ecc_mode_waits_for_a_boot(booted):
+    assert booted.ask("[rc(n.nvmlDeviceSetEccMode, handle(), 0), n.nvmlDeviceGetEccMode(handle()), rc(n.nvmlDeviceGetTotalEccErrors, handle(), 1, 0)]") == [0, [1, 0], 0]
+    booted.sim("boot")
+    assert booted.ask("[n.nvmlDeviceGetEccMode(handle()), rc(n.nvmlDeviceGetTotalEccErrors, handle(), 1, 0)]") == [[0, 0], 3]
+
+
+@pytest.mark.parametrize("firmware, expected", [
+    ([], ["rc 3", [0, 1]]),
+    ([OLD], [OLD, [1, 1]]),
+    ([OLD, NEW], [OLD, [1, 1]]),
+])
+def test_gsp_firmware(node, firmware, expected):
+    for version in firmware:
+        node.firmware(version)
+    node.booted()
+    assert node.ask("[text(n.nvmlDeviceGetGspFirmwareVersion, handle()), n.nvmlDeviceGetGspFirmwareMode(handle())]") == expected
+
+
+def test_firmware_of_another_version_only(make_node):
+    h100, a100 = make_node(), make_node("a100-sxm")
+    for node in (h100, a100):
+        node.firmware(NEW)
+        node.booted()
+    assert h100.ask("rc(handle)") == 999
+    assert "RmInitAdapter failed" in h100.sim("kmsg").stdout
+    assert a100.ask("[rc(handle), rc(n.nvmlDeviceGetGspFirmwareVersion, handle())]") == [0, 3]
+
+
+# ---- the persistence daemon ----
+
+MODE = "n.nvmlDeviceGetPersistenceMode(handle())"
+
+
+def wait_for(condition, seconds=10):
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.05)
+    return condition()
+
+
+def test_persistence_mode_is_the_daemons(booted):
+    assert booted.ask(MODE) == 0
+    assert booted.persistenced("--verbose").returncode == 0
+    assert booted.ask(MODE) == 1
+    os.kill(int(booted.pid_file.read_text()), signal.SIGTERM)
+    assert wait_for(lambda: not booted.pid_file.exists())
+    assert booted.ask(MODE) == 0
+
+
+def test_a_killed_daemon_leaves_no_persistence_mode(booted):
+    booted.persistenced()
+    pid = int(booted.pid_file.read_text())
+    os.kill(pid, signal.SIGKILL)
+    assert wait_for(lambda: booted.ask(MODE) == 0)
+    assert booted.pid_file.exists()
+
+
+def test_a_daemon_without_persistence_mode(booted):
+    assert booted.persistenced("--no-persistence-mode", "--user", "root").returncode == 0
+    assert booted.ask(MODE) == 0
+
+
+def test_the_daemon_needs_the_driver_and_its_user(node, make_node):
+    node.kernel()
+    node.sim("boot")
+    refused = node.persistenced()
+    assert refused.returncode != 0
+    assert "failed to initialize" in refused.stderr
+    assert make_node().booted().persistenced("--user", "nobody-of-this-name").returncode != 0
+
+
+def test_the_daemon_keeps_the_module(booted):
+    booted.persistenced()
+    booted.tool("modprobe", "-r", "nvidia_uvm")
+    booted.tool("modprobe", "-r", "nvidia_drm")
+    refused = booted.tool("modprobe", "-r", "nvidia", check=False)
+    assert (refused.returncode, refused.stderr) == (1, "modprobe: FATAL: Module nvidia is in use.\n")
+    os.kill(int(booted.pid_file.read_text()), signal.SIGTERM)
+    assert wait_for(lambda: not booted.pid_file.exists())
+    booted.tool("modprobe", "-r", "nvidia")
+    assert booted.init_rc() == 9
+
+
+def test_legacy_persistence_mode(booted):
+    assert booted.ask("[rc(n.nvmlDeviceSetPersistenceMode, handle(), 1), %s]" % MODE) == [0, 1]
+    booted.sim("boot")
+    assert booted.ask(MODE) == 0

@@ -131,7 +131,7 @@ def apply(view, event):
         node.close(event["time"], "failed")
         node.reason = event["reason"]
     elif kind == "state":
-        node.close(event["time"], "ok" if event["state"] in ("done", "skipped") else "failed")
+        node.close(event["time"], "ok" if event["state"] in ("done", "skipped", "rolled_back") else "failed")
         node.state = event["state"]
         node.suspect = False
         node.reason = event.get("reason") or node.reason

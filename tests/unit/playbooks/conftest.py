@@ -116,7 +116,7 @@ class Fleet:
             "rollout_version": NEW,
         }
         path = self.directory / "inventory.json"
-        path.write_text(json.dumps({"all": {"children": {"gpu_nodes": {"hosts": hosts, "vars": variables}}}}))
+        path.write_text(json.dumps({"all": {"children": {"gpu_nodes": {"hosts": hosts}}, "vars": variables}}))
         return path
 
     def start(self, playbook, *arguments, **extra):

@@ -6,9 +6,17 @@
 from __future__ import annotations
 
 import json
+import time
 
 OLD, NEW = "1.0.1", "2.0.1"
 ALL_STEPS = ["evidence", "drain", "stop", "install", "prove", "reboot", "validate", "return"]
+
+
+def wait_for(condition, seconds=120):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.2)
 
 
 def test_every_node_is_taken_once_and_a_second_run_takes_none(fleet):
@@ -142,7 +150,7 @@ def test_a_node_that_does_not_answer_at_first_is_counted_and_reported(fleet):
     result = fleet.run("upgrade", rollout_failure_budget=2, rollout_max_down=2)
     assert result.rc != 0
     assert result.states == {"a1": "done", "a2": "lost"}
-    assert "did not answer before the rollout: a2 does not answer" in result.report["nodes"]["a2"]["reason"]
+    assert "did not answer before the rollout: Task failed: a2 does not answer" in result.report["nodes"]["a2"]["reason"]
 
 
 def test_sick_and_busy_nodes_and_unsafe_reboots(fleet):
@@ -158,3 +166,82 @@ def test_sick_and_busy_nodes_and_unsafe_reboots(fleet):
     assert "kernel 6.1 boots next and has no module" in reasons["a3"]
     assert fleet.touched() == ["a3"]
     assert fleet.read("a3")["boots"] == 0
+
+
+def test_check_mode_says_what_would_happen_and_changes_nothing(fleet):
+    for name in ("a1", "a2"):
+        fleet.add(name)
+    before = {path: path.stat().st_mtime_ns for path in fleet.nodes.rglob("*")}
+    result = fleet.run("upgrade", "--check")
+    assert result.rc == 0
+    assert {path: path.stat().st_mtime_ns for path in fleet.nodes.rglob("*")} == before
+    assert not fleet.artifacts.exists()
+    assert "1. a1: driver 1.0.1 -> 2.0.1" in result.output and "2. a2: driver 1.0.1 -> 2.0.1" in result.output
+    assert result.output.count('"nvidia-kernel-dkms": "2.0.1-1"') == 2
+    assert "changed=0" in result.output
+
+
+def test_limit_keeps_the_others_out_and_an_unknown_version_is_refused(fleet):
+    for name in ("a1", "a2"):
+        fleet.add(name)
+    refused = fleet.run("upgrade", rollout_version="newest")
+    assert refused.rc == 2 and "'newest'; expected digits and dots" in refused.output
+    unset = fleet.run("upgrade", rollout_version="")
+    assert unset.rc == 2 and "No driver version is given for a1" in unset.output
+    nobody = fleet.run("upgrade", upgrade_hosts="nobody")
+    assert nobody.rc != 0 and "No host of the inventory matches nobody" in nobody.output
+    none = fleet.run("upgrade", rollout_max_down=0)
+    assert none.rc == 2 and "rollout_max_down is 0" in none.output
+    forks = fleet.run("upgrade", "--forks=2", rollout_max_down=3)
+    assert forks.rc == 2 and "run it with --forks 3 or more" in forks.output
+    assert fleet.touched() == [] and not fleet.artifacts.exists()
+
+    limited = fleet.run("upgrade", "--limit", "a2")
+    assert limited.rc == 0
+    assert limited.states == {"a2": "done"}
+    assert fleet.touched() == ["a2"]
+
+
+def test_a_killed_controller_is_followed_and_its_node_is_asked_first(fleet):
+    fleet.add("a1")
+    fleet.add("a2", hangs_in_install=True)
+    fleet.add("a3")
+    process = fleet.start("upgrade", rollout_canaries=["a2"])
+    try:
+        wait_for(lambda: "hangs" in fleet.read("a2")["log"])
+        beside = fleet.run("upgrade", "--limit", "a1,a2", rollout_id="other")
+        assert beside.rc == 2
+        assert "is being run by process %d" % process.pid in beside.output and "shares a1, a2 with this one" in beside.output
+    finally:
+        process.kill()
+        process.wait()
+        process.log.close()
+    assert fleet.touched() == ["a2"]
+
+    fleet.change("a2", hangs_in_install=False)
+    result = fleet.run("upgrade")
+    assert result.rc == 0
+    assert result.states == {"a1": "done", "a2": "done", "a3": "done"}
+    assert "1. a2: driver 1.0.1 -> 2.0.1, was in flight when its controller died" in result.output
+    steps = [(step["name"], step["status"]) for step in result.report["nodes"]["a2"]["steps"]]
+    assert steps[:5] == [("evidence", "ok"), ("drain", "ok"), ("stop", "ok"), ("install", "interrupted"), ("evidence", "ok")]
+    assert steps[-1] == ("return", "ok")
+    assert fleet.read("a2")["loaded"] == NEW and fleet.read("a2")["running"] == ["nvidia-persistenced.service"]
+
+
+def test_rollback_takes_named_nodes_to_the_version_that_was_recorded(fleet):
+    for name in ("a1", "a2"):
+        fleet.add(name)
+    assert fleet.run("rollback", rollback_hosts="", rollout_version="").rc == 2
+    assert fleet.run("rollback", rollback_hosts="a1", rollout_version="").rc == 2, "there is nothing to undo"
+    assert fleet.run("upgrade", rollout_max_down=2).rc == 0
+    result = fleet.run("rollback", rollback_hosts="a1", rollout_version="")
+    assert result.rc == 0
+    assert (fleet.read("a1")["loaded"], fleet.read("a2")["loaded"]) == (OLD, NEW)
+    report = json.loads((fleet.artifacts / "rollouts" / ("rollback-upgrade-" + NEW) / "report.json").read_text())
+    assert (report["target"], report["verdict"], list(report["nodes"])) == (OLD, "complete", ["a1"])
+    again = fleet.run("rollback", rollback_hosts="a1", rollout_version="")
+    assert again.rc == 2 and "was itself a rollback" in again.output
+    shown = fleet.run("report", rollout_id="upgrade-" + NEW, rollout_report_dir=str(fleet.directory / "shown"))
+    assert shown.rc == 0 and "complete: 2 done, target 2.0.1" in shown.output
+    assert sorted(path.name for path in (fleet.directory / "shown").iterdir()) == ["report.json", "report.md"]

@@ -31,7 +31,13 @@ class Lab:
 
     @property
     def state(self) -> Path:
-        return self.checkout / ".lab"
+        base = self.checkout / ".lab"
+        return base / f"lab{self.number}" if self.number else base
+
+    @property
+    def state_link(self) -> Path:
+        """The same by a name that every number has, for inventories: .lab/lab0 is .lab itself."""
+        return self.checkout / ".lab" / f"lab{self.number}"
 
     @property
     def nodes(self) -> Path:
@@ -48,6 +54,10 @@ class Lab:
     @property
     def known_hosts(self) -> Path:
         return self.ssh / "known_hosts"
+
+    @property
+    def ssh_config(self) -> Path:
+        return self.ssh / "config"
 
     @property
     def images(self) -> Path:

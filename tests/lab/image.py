@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -161,10 +160,8 @@ def packages_layer() -> layers.Layer:
     return layers.Layer("packages", "the image's store of driver packages", inputs, build_packages, (base_layer(),))
 
 
-def simulator_layer() -> layers.Layer | None:
+def simulator_layer() -> layers.Layer:
     sources = CHECKOUT / "tests/sim"
-    if not (sources / "install.sh").is_file() or not (sources / "gpusim/cli.py").is_file():
-        return None
     files = [path for path in sources.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     below = packages_layer()
     return layers.Layer("sim", "the GPU simulator in the image", {"sources": layers.digest_files(files, sources)}, build_simulator, (below, *below.parents))
@@ -172,8 +169,7 @@ def simulator_layer() -> layers.Layer | None:
 
 def node_layer() -> layers.Layer:
     """The topmost layer of the image."""
-    layer = simulator_layer()
-    return layer if layer else packages_layer()
+    return simulator_layer()
 
 
 def by_kind(kind: str) -> layers.Layer:
@@ -230,7 +226,3 @@ def kernels(root: Path) -> list[str]:
     """Kernels a root can boot and build modules for."""
     modules = root / "lib/modules"
     return sorted(path.name for path in modules.iterdir() if (root / "boot" / f"vmlinuz-{path.name}").exists()) if modules.is_dir() else []
-
-
-def as_root() -> bool:
-    return os.geteuid() == 0

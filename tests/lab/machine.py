@@ -9,7 +9,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from .config import USER, Lab
+from .config import REGISTRY, USER, Lab
 from .inventory import Machine
 
 REBOOT = 133  # what systemd-nspawn --keep-unit answers when the machine wants to start again
@@ -119,6 +119,22 @@ def known_hosts(lab: Lab, public_keys: dict[Machine, str]) -> str:
         kind, blob = key.split()[:2]
         lines.append(f"{lab.address(machine.host_number)},{machine.name} {kind} {blob}")
     return "".join(line + "\n" for line in lines)
+
+
+def control_path(lab: Lab, which: str) -> str:
+    """Where a shared connection's socket lies, for those who share one (testinfra does); short, as sockets have to be."""
+    return f"{REGISTRY}/ssh{lab.number}-{which}"
+
+
+def ssh_config(lab: Lab, known: list[Machine]) -> str:
+    """An OpenSSH configuration for people and for testinfra: ssh -F .lab/ssh/config NODE."""
+    blocks = []
+    for machine in sorted(known, key=lambda each: each.host_number):
+        blocks.append(
+            f"Host {machine.name}\n  HostName {lab.address(machine.host_number)}\n  User {USER}\n  IdentityFile {lab.key}\n  IdentitiesOnly yes\n"
+            f"  UserKnownHostsFile {lab.known_hosts}\n  StrictHostKeyChecking yes\n  ControlPath {control_path(lab, '%C')}\n"
+        )
+    return "\n".join(blocks)
 
 
 def simulator_settings(machine: Machine) -> list[str]:

@@ -41,6 +41,8 @@ def running(lab: Lab, name: str) -> bool:
 def ssh_keys(lab: Lab, wanted: list[Machine]) -> None:
     """One user key for the lab and one host key for each machine name; they live as long as the checkout's .lab."""
     (lab.ssh / "hosts").mkdir(parents=True, exist_ok=True)
+    if not lab.state_link.exists():
+        lab.state_link.symlink_to(lab.state, target_is_directory=True)
     lab.ssh.chmod(0o700)
     for path, comment in [(lab.key, "gpufleet-lab"), *((lab.ssh / "hosts" / machine.name, machine.name) for machine in wanted)]:
         if not path.with_name(path.name + ".pub").exists():
@@ -48,9 +50,10 @@ def ssh_keys(lab: Lab, wanted: list[Machine]) -> None:
             run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", path)
 
 
-def _write_known_hosts(lab: Lab) -> None:
+def _write_ssh_files(lab: Lab) -> None:
     found = {machine: (lab.ssh / "hosts" / f"{machine.name}.pub").read_text(encoding="ascii") for machine in existing(lab).values()}
     write_whole(lab.known_hosts, build.known_hosts(lab, found))
+    write_whole(lab.ssh_config, build.ssh_config(lab, list(found)))
 
 
 def system_state(lab: Lab, name: str) -> str:
@@ -131,7 +134,7 @@ def up(lab: Lab, inventory: Path, names: list[str]) -> list[Machine]:
         fresh = [machine for machine in wanted if not running(lab, machine.name)]
         for machine in fresh:
             _specify(lab, machine, parts)
-        _write_known_hosts(lab)
+        _write_ssh_files(lab)
         if fresh:
             say(f"starting {', '.join(machine.name for machine in fresh)}")
             _start(lab, fresh)
@@ -167,7 +170,7 @@ def reset(lab: Lab, names: list[str]) -> None:
             _wipe(lab, machine.name)
             write_json(lab.node_dir(machine.name) / "spec.json", {"machine": machine.as_dict(), "layers": parts})
         network.up(lab)
-        _write_known_hosts(lab)
+        _write_ssh_files(lab)
         _start(lab, doomed)
 
 
@@ -182,6 +185,9 @@ def down(lab: Lab) -> None:
     need_root()
     with locked(lab.state / "lock", "starts or stops machines"):
         names = sorted(path.name for path in lab.nodes.iterdir()) if lab.nodes.is_dir() else []
+        for socket in Path("/").glob(build.control_path(lab, "*").lstrip("/")):
+            run("ssh", "-F", "/dev/null", "-O", "exit", "-S", socket, "none", check=False)
+            socket.unlink(missing_ok=True)
         processes.kill(lab.tag(), whole=False)
         for place in own_mounts(lab, Path("/proc/self/mountinfo").read_text(encoding="utf-8")):
             run("umount", "--lazy", place)
@@ -190,7 +196,8 @@ def down(lab: Lab) -> None:
         shutil.rmtree(lab.nodes, ignore_errors=True)
         if lab.nodes.exists():
             raise LabError(f"{lab.nodes} could not be removed")
-        lab.known_hosts.unlink(missing_ok=True)
+        for path in (lab.known_hosts, lab.ssh_config):
+            path.unlink(missing_ok=True)
     say(f"down: {', '.join(names)}" if names else "nothing was up")
 
 

@@ -28,7 +28,7 @@ RELEASES = {
     "535.555.01": {"about": "its DKMS build takes long: something to kill", "build_seconds": 45},
     "535.556.01": {"about": "dpkg takes long over it: something to kill", "postinst_seconds": 45},
     "535.666.01": {"about": "nvidia-smi of this release was never published", "without": ("nvidia-smi",)},
-    "535.777.01": {"about": "its packages install and no module is ever built", "dkms": False},
+    "535.777.01": {"about": "its packages install well and bring no module, as a skipped DKMS build does", "dkms": False},
     "535.888.01": {"about": "its userland belongs to another branch (transitional package)", "userland": "550.54.14"},
     "535.999.01": {"about": "its module does not compile", "broken": True},
     "550.54.14": {"about": "the other branch, as the transitional release pulls it in"},
@@ -104,9 +104,10 @@ def packages_of(version, release):
         "/usr/src/%s-%s/Makefile" % (DKMS_NAME, version): MAKEFILE.format(slow="sleep %d" % release.get("build_seconds", 0)),
         "/usr/src/%s-%s/dkms.conf" % (DKMS_NAME, version): DKMS_CONF.format(name=DKMS_NAME, version=version),
     }
-    scripts = {"prerm": PRERM.format(name=DKMS_NAME, version=version)}
-    if release.get("dkms", True):
-        scripts["postinst"] = POSTINST.format(name=DKMS_NAME, version=version, seconds=release.get("postinst_seconds", 0))
+    scripts = {"prerm": PRERM.format(name=DKMS_NAME, version=version),
+               "postinst": POSTINST.format(name=DKMS_NAME, version=version, seconds=release.get("postinst_seconds", 0))}
+    if not release.get("dkms", True):
+        dkms_source, scripts = {}, {}
     table = {
         "nvidia-legacy-check": ("", {}, {}),
         "nvidia-modprobe": ("", {}, {}),

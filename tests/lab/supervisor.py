@@ -26,7 +26,7 @@ from .processes import MARK
 
 PR_SET_PDEATHSIG = 1
 QUICK = 5.0  # a machine that wants a reboot sooner than this after its start, many times, is going round in circles
-SIMULATOR = Path("usr/local/sbin/gpusim")
+SIMULATOR = "/usr/local/sbin/gpusim"
 
 
 def command(lab: Lab, name: str) -> list[str]:
@@ -116,9 +116,8 @@ def identify(lab: Lab, machine: Machine, others: list[Machine], root: Path) -> N
         target.chmod(file.mode)
         os.chown(target, uid, gid)
     image.use_host_network_settings(root)
-    if (root / SIMULATOR).exists():
-        with overlay.chroot_mounts(root):
-            run("chroot", root, f"/{SIMULATOR}", "init", *build.simulator_settings(machine))
+    with overlay.chroot_mounts(root):
+        run("chroot", root, SIMULATOR, "init", *build.simulator_settings(machine))
 
 
 def _die_with_parent() -> None:

@@ -1,0 +1,196 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The main job on the lab: four nodes from one real driver to another, and one of them has a GPU that the new driver does not bring up."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+import time
+from pathlib import Path
+
+from . import drivers, image, machines
+from .common import LabError, elapsed
+from .config import Lab
+
+OLD, NEW = "535.216.03", "535.261.03"
+FAULTY, FAULTY_GPU = "gpu-r2-1", 3
+STAGES = {
+    "kernel_hold": "hold the kernel",
+    "nvidia_repository": "add the package sources",
+    "nvidia_driver": "install the driver",
+    "Reboot into the driver": "reboot",
+    "nvidia_persistenced": "keep the GPUs initialised",
+    "Prove that the node is healthy": "prove that it is healthy",
+}
+STEP_LINE = re.compile(r"^\[(?:\d+|-)/\d+\] \S+: .*$", re.M)
+ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Progress:
+    """Few lines for people, everything into a log."""
+
+    def __init__(self, log, out=print):
+        self.log, self.out = log, out
+        self.start = time.monotonic()
+        self.seen = set()
+
+    def say(self, text: str) -> None:
+        spent = int(time.monotonic() - self.start)
+        self.out(f"{spent // 60:3d}:{spent % 60:02d}  {text}", flush=True)
+
+    def event(self, data: dict) -> None:
+        text = ESCAPES.sub("", data.get("stdout") or "")
+        if text:
+            self.log.write(text.replace("\r\n", "\n") + "\n")
+            self.log.flush()
+        for line in self.lines(data, text):
+            self.say(line)
+
+    def lines(self, data: dict, text: str) -> list[str]:
+        """What of an event is worth a line."""
+        details = data.get("event_data") or {}
+        if data["event"] == "runner_on_start":
+            stage = self.stage(details)
+            key = (details.get("host"), stage)
+            if stage and key not in self.seen:
+                self.seen.add(key)
+                number = list(STAGES.values()).index(stage) + 1
+                return [f"{details['host']}: {stage} ({number}/{len(STAGES)})"]
+        if data["event"] == "runner_on_unreachable" and not details.get("ignore_errors"):
+            return [f"{details.get('host')}: does not answer"]
+        return STEP_LINE.findall(text.replace("\r", "")) if data["event"] in ("verbose", "runner_on_ok", "runner_on_failed") else []
+
+    @staticmethod
+    def stage(details: dict) -> str | None:
+        role = (details.get("role") or "").rpartition(".")[2]
+        if details.get("playbook", "").endswith("upgrade.yml") or "gpu_node_upgrade" in (details.get("task_path") or ""):
+            return None
+        if not str(details.get("play", "")).startswith("Bring"):
+            return None
+        return STAGES.get(role) or STAGES.get(details.get("task", ""))
+
+
+def complaints(report: dict, names: list[str]) -> list[str]:
+    """Everything in a report that is not exactly what the demonstration has to show."""
+    found = []
+    if report.get("schema") != "gpufleet.report/1":
+        found.append(f"the schema is {report.get('schema')}, expected gpufleet.report/1")
+    if report.get("target") != NEW:
+        found.append(f"the target is {report.get('target')}, expected {NEW}")
+    if report.get("verdict") != "failed":
+        found.append(f"the verdict is {report.get('verdict')}, expected failed, since one node was rolled back")
+    if not (report.get("started") and report.get("finished")):
+        found.append("the rollout has no beginning or no end")
+    nodes = report.get("nodes", {})
+    if sorted(nodes) != sorted(names):
+        found.append(f"the nodes are {', '.join(sorted(nodes)) or 'none'}, expected {', '.join(sorted(names))}")
+    for name, node in nodes.items():
+        expected = "rolled_back" if name == FAULTY else "done"
+        if node["state"] != expected:
+            found.append(f"{name} is {node['state']}, expected {expected}{': ' + node['reason'] if node['reason'] else ''}")
+        if (node["from"], node["to"]) != (OLD, NEW):
+            found.append(f"{name} went from {node['from']} to {node['to']}, expected from {OLD} to {NEW}")
+        bad = [step["name"] for step in node["steps"] if step["status"] != "ok"]
+        wanted = ["validate"] if name == FAULTY else []
+        if bad != wanted:
+            found.append(f"{name}: the steps that did not succeed are {bad}, expected {wanted}")
+    return found
+
+
+def names_the_gpu(reason: str, gpu: dict) -> bool:
+    """Whether a reason says which GPU it was: by its UUID or its PCI address."""
+    marks = [gpu[key]["value"] for key in ("uuid", "pci_bus_id") if gpu.get(key, {}).get("value")]
+    short = [mark[4:] for mark in marks if re.fullmatch(r"0000[0-9a-f]{4}:.*", mark)]
+    return any(mark.lower() in reason.lower() for mark in marks + short)
+
+
+def fresh(lab: Lab, names: list[str]) -> None:
+    """The four machines as they come from the image, whatever an earlier run left on them."""
+    there = {entry["name"] for entry in machines.status(lab)}
+    machines.up(lab, machines.DEFAULT_INVENTORY, names)
+    again = [name for name in names if name in there]
+    if again:
+        machines.reset(lab, again)
+
+
+def run(lab: Lab, names: list[str] | None = None) -> int:
+    """Exit status 0 only when exactly the expected happened."""
+    from .play import play  # needs ansible-runner, which the lab's other commands do without
+
+    names = names or ["gpu-r1-1", "gpu-r1-2", "gpu-r2-1", "gpu-r2-2"]
+    reports, artifacts = lab.state / "report", lab.state / "demo"
+    for directory in (reports, artifacts):
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+    extra = {"gpufleet_artifact_dir": str(artifacts), "nvidia_driver_tree_dir": str(lab.trees)}
+    with contextlib.ExitStack() as stack:
+        log = stack.enter_context(open(reports / "ansible.log", "w", encoding="utf-8"))
+        progress = Progress(log)
+        progress.say("the machines' image and the drivers' kernel modules (built once, then taken from the cache)")
+        image.ensure(lab)
+        drivers.ensure(lab, [OLD, NEW])
+        progress.say(f"start {len(names)} machines: {', '.join(names)}")
+        fresh(lab, names)
+        limit = ",".join([*names, "localhost"])
+
+        progress.say(f"bring {len(names)} nodes up with driver {OLD}")
+        outcome = play(
+            "gpufleet.lifecycle.bringup", machines.DEFAULT_INVENTORY, dict(extra, nvidia_driver_version=OLD), limit=limit, on_event=progress.event
+        )
+        ended(outcome, "bringup", reports)
+        if outcome.rc != 0:
+            raise LabError(f"bringup ended with {outcome.rc}:\n{outcome.tail()}\nAll of it: {reports / 'ansible.log'}")
+
+        progress.say(f"inject a fault: driver {NEW} does not bring up GPU {FAULTY_GPU} of {FAULTY}")
+        if machines.execute(lab, FAULTY, ["gpusim", "inject", "gpu-not-brought-up", "--gpu", str(FAULTY_GPU), "--driver", NEW]) != 0:
+            raise LabError(f"the fault could not be injected on {FAULTY}")
+
+        progress.say(f"roll driver {NEW} over the nodes, two at a time")
+        policy = {"rollout_version": NEW, "rollout_max_down": 2, "rollout_failure_budget": 2, "rollout_report_dir": str(reports)}
+        outcome = play("gpufleet.lifecycle.upgrade", machines.DEFAULT_INVENTORY, dict(extra, **policy), limit=limit, on_event=progress.event)
+        ended(outcome, "upgrade", reports)
+        return conclude(progress, outcome, reports, artifacts, names)
+
+
+def ended(outcome, what: str, reports: Path) -> None:
+    """ansible-runner answers an interruption with a status of its own."""
+    if outcome.rc == 254:
+        raise KeyboardInterrupt(f"{what} was interrupted, see {reports / 'ansible.log'}")
+
+
+def conclude(progress: Progress, outcome, reports: Path, artifacts: Path, names: list[str]) -> int:
+    """Show the report, and judge it."""
+    path = reports / "report.json"
+    if not path.exists():
+        raise LabError(f"the rollout left no report (exit status {outcome.rc}):\n{outcome.tail()}\nAll of it: {reports / 'ansible.log'}")
+    report = json.loads(path.read_text(encoding="utf-8"))
+    found = complaints(report, names)
+    if outcome.rc != 2:
+        found.append(f"the rollout's exit status is {outcome.rc}, expected 2, since one node was rolled back")
+    baseline = artifacts / "rollouts" / f"upgrade-{NEW}" / FAULTY / "baseline.json"
+    if not baseline.exists():
+        found.append(f"there is no baseline of {FAULTY}")
+    elif not names_the_gpu(report["nodes"].get(FAULTY, {}).get("reason", ""), json.loads(baseline.read_text())["snapshot"]["gpus"][FAULTY_GPU]):
+        found.append(f"the reason of {FAULTY} does not name GPU {FAULTY_GPU}")
+    print("\n" + "\n".join(table(report)) + "\n")
+    print(f"Report: {path} and {reports / 'report.md'}; Ansible's own output: {reports / 'ansible.log'}")
+    for line in found:
+        print(f"NOT AS EXPECTED: {line}")
+    if not found:
+        print(f"As expected, after {elapsed(progress.start)}: {FAULTY} could not use the new driver and was put back; the others run it.")
+    return 1 if found else 0
+
+
+def table(report: dict) -> list[str]:
+    """The summary, a row for each node and the reasons under it."""
+    rows = [("node", "state", "from", "to", "steps")]
+    for name, node in report["nodes"].items():
+        rows.append((name, node["state"], node["from"] or "-", node["to"] or "-", str(len(node["steps"]))))
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    return lines + [f"{name}: {' '.join(node['reason'].split())}" for name, node in report["nodes"].items() if node["reason"]]

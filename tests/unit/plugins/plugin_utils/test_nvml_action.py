@@ -1,0 +1,179 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The action plugins of gpu_info and gpu_health: two calls at most, warnings kept, and the verdict made on the controller."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+from unittest import mock
+
+import pytest
+
+pytest.importorskip("ansible", reason="action plugins need Ansible")
+
+from ansible.errors import AnsibleActionFail
+from ansible.parsing.dataloader import DataLoader
+
+from ansible_collections.gpufleet.lifecycle.plugins.action import gpu_health, gpu_info
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
+
+ARCHIVE = _binding.Archive(b"zip", "d" * 64, "1")
+
+
+@pytest.fixture
+def shipped(monkeypatch):
+    monkeypatch.setattr(_binding, "shipped", lambda: ARCHIVE)
+    return monkeypatch
+
+
+def make(plugin, args, *answers):
+    """An action whose node gives ANSWERS one after the other; the calls are in its attribute calls."""
+    task = mock.Mock(args=args, async_val=0, check_mode=False, diff=False, action="x", environment=None)
+    action = plugin.ActionModule(task, mock.Mock(), mock.Mock(check_mode=False), DataLoader(), mock.Mock(), None)
+    action._load_name = "x"
+    action.calls = []
+    left = list(copy.deepcopy(answers))
+
+    def execute(module_name, module_args, task_vars):
+        action.calls.append((module_name, dict(module_args)))
+        return left.pop(0)
+
+    action._execute_module = execute
+    return action
+
+
+def run(action):
+    return action.run(task_vars={"inventory_hostname": readings.NODE})
+
+
+def test_a_node_that_has_the_binding_is_asked_once(shipped):
+    action = make(gpu_info, {"timeout_s": 5}, {"snapshot": {"status": "ok"}, "changed": False})
+    assert run(action)["snapshot"] == {"status": "ok"}
+    assert action.calls == [("gpufleet.lifecycle.gpu_info", {"timeout_s": 5, "binding_digest": ARCHIVE.digest})]
+
+
+def test_a_node_that_asks_for_the_binding_gets_it_and_keeps_its_warning(shipped):
+    action = make(gpu_info, {}, {"needs_binding": True, "warnings": ["tampered"]}, {"snapshot": {"status": "ok"}, "warnings": ["other"]})
+    result = run(action)
+    assert result["warnings"] == ["tampered", "other"] and "needs_binding" not in result
+    assert [args for name, args in action.calls] == [
+        {"binding_digest": ARCHIVE.digest}, {"binding_digest": ARCHIVE.digest, "binding_archive": base64.b64encode(b"zip").decode()}]
+
+
+def test_a_failure_is_not_asked_again(shipped):
+    action = make(gpu_info, {}, {"failed": True, "needs_binding": True, "msg": "no"})
+    assert run(action)["failed"] is True and len(action.calls) == 1
+
+
+def test_a_controller_without_a_binding_lets_the_node_use_its_own(monkeypatch):
+    def none():
+        raise _binding.BindingError("the controller has no nvidia-ml-py")
+
+    monkeypatch.setattr(_binding, "shipped", none)
+    action = make(gpu_info, {}, {"snapshot": {"status": "ok", "message": ""}})
+    assert run(action)["snapshot"]["message"] == ""
+    assert action.calls == [("gpufleet.lifecycle.gpu_info", {})]
+    action = make(gpu_info, {}, {"snapshot": {"status": "no_binding", "message": "none"}, "failed": True, "msg": "none"})
+    result = run(action)
+    assert result["snapshot"]["message"] == result["msg"] == "none (the controller has no nvidia-ml-py)"
+
+
+@pytest.mark.parametrize("option", ["binding_digest", "binding_archive"])
+@pytest.mark.parametrize("plugin", [gpu_info, gpu_health])
+def test_a_playbook_cannot_bring_its_own_binding(shipped, plugin, option):
+    action = make(plugin, {option: "x"})
+    with pytest.raises(AnsibleActionFail, match=option):
+        run(action)
+    assert action.calls == []
+
+
+def facts(snapshot=None):
+    return {"facts": {"snapshot": snapshot or readings.snapshot(), "audit": readings.audit(), "boot_id": "b"}, "changed": False}
+
+
+def test_the_verdict_is_made_here(shipped):
+    action = make(gpu_health, {"phase": "baseline"}, facts())
+    result = run(action)
+    assert "failed" not in result and "facts" not in result and result["changed"] is False
+    assert (result["health"]["verdict"], result["health"]["node"], result["health"]["boot_id"], result["health"]["phase"]) == (
+        "pass", readings.NODE, "b", "baseline")
+    assert result["msg"].startswith("gpu-1: GPU health PASS (phase baseline")
+    document = result["baseline"]
+    assert (document["schema"], document["node"], document["boot_id"], document["time"]) == (
+        "gpufleet.baseline/1", readings.NODE, "b", result["health"]["time"])
+    assert action.calls == [("gpufleet.lifecycle.gpu_health", {"timeout_s": 60, "binding_digest": ARCHIVE.digest})]
+    again = make(gpu_health, {"phase": "post", "baseline": document, "expected_driver_version": readings.DRIVER}, facts())
+    assert run(again)["health"]["verdict"] == "pass"
+
+
+def broken():
+    snapshot = readings.snapshot()
+    snapshot["gpus"][1]["persistence_mode"] = readings.value(0)
+    return snapshot
+
+
+def test_a_failing_node_fails_the_task_and_says_why(shipped, tmp_path):
+    path = tmp_path / "baseline.json"
+    path.write_text(json.dumps(readings.baseline()))
+    result = run(make(gpu_health, {"phase": "post", "baseline_file": str(path)}, facts(broken())))
+    assert result["failed"] is True and result["health"]["verdict"] == "fail" and result["baseline"]["node"] == readings.NODE
+    lines = result["msg"].split("\n")
+    assert lines[0].startswith("gpu-1: GPU health FAIL (phase post, action restart_service): 1 failed, 0 unknown")
+    assert lines[1].startswith("FAIL gpu.persistence GPU-00000001: found 0, expected 1.")
+
+
+@pytest.mark.parametrize("fail_on, failed", [([], False), (["unknown"], False), (["fail"], True)])
+def test_what_fails_the_task_can_be_chosen(shipped, fail_on, failed):
+    result = run(make(gpu_health, {"phase": "post", "baseline": readings.baseline(), "fail_on": fail_on}, facts(broken())))
+    assert bool(result.get("failed")) is failed and result["health"]["verdict"] == "fail"
+
+
+def test_unknown_fails_the_task_by_itself(shipped):
+    result = run(make(gpu_health, {"phase": "post"}, facts()))
+    assert result["failed"] is True and result["health"]["verdict"] == "unknown"
+
+
+def test_a_waiver_is_passed_on(shipped):
+    waivers = [{"check": "gpu.persistence", "reason": "on purpose", "expires": "2999-01-01"}]
+    result = run(make(gpu_health, {"phase": "post", "baseline": readings.baseline(), "waivers": waivers}, facts(broken())))
+    assert result["health"]["verdict"] == "pass"
+    assert [check["status"] for check in result["health"]["checks"] if check["id"] == "gpu.persistence"] == ["pass", "waived"]
+
+
+def test_the_tolerance_of_the_data_file_holds(shipped):
+    snapshot = readings.snapshot()
+    snapshot["gpus"][0]["memory_total_bytes"] = readings.value(85520809984 - 400000000)
+    assert run(make(gpu_health, {"phase": "post", "baseline": readings.baseline()}, facts(snapshot)))["health"]["verdict"] == "pass"
+
+
+@pytest.mark.parametrize("args, text", [
+    ({"phase": "later"}, "value of phase must be one of"),
+    ({"baseline": {"schema": "x"}}, "gpu-1: the baseline has schema 'x'"),
+    ({"baseline": readings.baseline(node="gpu-2")}, "that of node gpu-2, not of gpu-1"),
+    ({"baseline": readings.baseline(), "baseline_file": "/x"}, "mutually exclusive"),
+    ({"baseline_file": "/nonexistent/x.json"}, "/nonexistent/x.json on the controller cannot be read: No such file"),
+    ({"waivers": [{"check": "x", "reason": "y", "expires": "soon"}]}, "expires is 'soon'"),
+    ({"waivers": [{"check": "x"}]}, "missing required arguments: expires, reason"),
+    ({"surprise": 1}, "Unsupported parameters"),
+])
+def test_bad_input_is_refused_before_the_node_is_asked(shipped, args, text):
+    action = make(gpu_health, args)
+    with pytest.raises(AnsibleActionFail, match=text):
+        run(action)
+    assert action.calls == []
+
+
+def test_a_baseline_file_that_is_no_json_is_named(shipped, tmp_path):
+    (tmp_path / "b.json").write_text("{")
+    with pytest.raises(AnsibleActionFail, match="b.json on the controller is not JSON"):
+        run(make(gpu_health, {"baseline_file": str(tmp_path / "b.json")}))
+
+
+@pytest.mark.parametrize("answer", [{"failed": True, "msg": "boom"}, {"changed": False}])
+def test_a_node_that_answers_nothing_is_no_pass(shipped, answer):
+    result = run(make(gpu_health, {"fail_on": []}, answer))
+    assert result["failed"] is True and result["msg"] and "health" not in result

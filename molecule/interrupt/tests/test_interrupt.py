@@ -1,0 +1,92 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The controller dies by SIGKILL while a node works: the next run finds the node's lock, waits or says so, and starts nothing beside it.
+
+The driver packages are the lab's stubs (tests/lab/stubs.py), one slow to compile and one slow to install.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+import testinfra
+
+from tests.lab.config import CHECKOUT
+from tests.lab.play import environment, play
+
+INVENTORY = CHECKOUT / "molecule" / "inventory"
+NODE = "int-1"
+PLAY = [{"hosts": NODE, "become": True, "roles": ["gpufleet.lifecycle.nvidia_driver"]}]
+
+
+@pytest.fixture(scope="module")
+def host():
+    return testinfra.get_host("ansible://%s?ansible_inventory=%s" % (NODE, INVENTORY), sudo=True)
+
+
+def lines(host, pattern):
+    """The command lines of the machine's processes that match, the search itself left out."""
+    out = host.run("pgrep -a -f -- '%s'" % pattern).stdout
+    return [line for line in out.splitlines() if "pgrep" not in line and "/bin/sh -c" not in line]
+
+
+def wait_for(what, seconds, problem):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = what()
+        if found:
+            return found
+        time.sleep(0.5)
+    raise AssertionError(problem)
+
+
+def start_and_kill(host, tmp_path, version, pattern):
+    """Begins the installation and kills the controller, every process of it, once the node is at what the pattern names."""
+    playbook = tmp_path / "driver.yml"
+    playbook.write_text(
+        "- hosts: %s\n  become: true\n  roles: [gpufleet.lifecycle.nvidia_driver]\n"
+        "  vars: {nvidia_driver_version: '%s', nvidia_driver_tree_dir: ''}\n" % (NODE, version)
+    )
+    log = tmp_path / "controller.log"
+    with log.open("w") as out:
+        controller = subprocess.Popen(
+            ["ansible-playbook", "-i", str(INVENTORY), str(playbook)],
+            cwd=CHECKOUT, env={**os.environ, **environment()}, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
+    try:
+        wait_for(lambda: lines(host, pattern) or controller.poll() is not None, 120, "the node never came to %r" % pattern)
+        assert controller.poll() is None, log.read_text()
+    finally:
+        os.killpg(controller.pid, signal.SIGKILL)
+        controller.wait()
+
+
+@pytest.mark.parametrize(
+    ("version", "pattern", "module"),
+    [
+        pytest.param("535.555.01", "dkms build", "dkms_module", id="during the DKMS build"),
+        pytest.param("535.556.01", "nvidia-kernel-dkms.postinst", "driver_packages", id="during dpkg"),
+    ],
+)
+def test_a_killed_controller_leaves_a_lock_that_the_next_run_respects(host, tmp_path, version, pattern, module):
+    start_and_kill(host, tmp_path, version, pattern)
+    working = lines(host, pattern)
+    assert working, "the node's work has to outlive its controller, or there is nothing to respect"
+
+    hasty = play(PLAY, INVENTORY, {"nvidia_driver_version": version, "nvidia_driver_tree_dir": "", "nvidia_driver_lock_timeout": 2})
+    assert hasty.rc == 2
+    why = hasty.why(NODE)
+    assert "/run/gpufleet.lock" in why and module in why and "nothing was started" in why
+    assert lines(host, pattern) == working, "the hasty run started something beside the running work, or ended it"
+
+    patient = play(PLAY, INVENTORY, {"nvidia_driver_version": version, "nvidia_driver_tree_dir": "", "nvidia_driver_lock_timeout": 300})
+    assert patient.rc == 0, patient.tail()
+    kernel = host.check_output("uname -r")
+    assert "%s, %s, x86_64: installed" % (version, kernel) in host.check_output("dkms status")
+    assert host.check_output("modinfo -F version /lib/modules/%s/updates/dkms/nvidia-current.ko*" % kernel) == version
+    assert host.check_output("dpkg --audit") == ""
+    assert host.run("flock --nonblock /run/gpufleet.lock true").rc == 0, "the lock is free again"

@@ -84,6 +84,12 @@ def do_rehearse(lab, arguments) -> int:
     return rehearse.run(lab, Path(arguments.inventory).resolve(), Path(arguments.playbook).resolve(), words)
 
 
+def do_demo(lab, arguments) -> int:
+    from . import demo  # alone needs ansible-runner
+
+    return demo.run(lab)
+
+
 def do_supervise(lab, arguments) -> int:
     return supervisor.supervise(lab, arguments.node)
 
@@ -132,6 +138,9 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("--playbook", required=True)
     command.add_argument("words", nargs=argparse.REMAINDER, metavar="-- ANSIBLE-PLAYBOOK OPTIONS")
     command.set_defaults(run=do_rehearse)
+
+    command = commands.add_parser("demo", help="roll four machines from one driver to another, one of them with a fault")
+    command.set_defaults(run=do_demo)
 
     command = commands.add_parser("_driver")
     command.add_argument("version")

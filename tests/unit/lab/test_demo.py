@@ -1,0 +1,129 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the demonstration accepts, and what it shows while it runs."""
+
+from __future__ import annotations
+
+import copy
+import io
+
+import pytest
+
+from tests.lab import demo
+
+NAMES = ["gpu-r1-1", "gpu-r2-1"]
+
+
+def node(state, failed=()):
+    steps = [{"name": name, "started": "s", "finished": "f", "status": "failed" if name in failed else "ok"} for name in ("install", "validate", "return")]
+    return {"state": state, "from": demo.OLD, "to": demo.NEW, "reason": "", "steps": steps}
+
+
+GOOD = {
+    "schema": "gpufleet.report/1",
+    "started": "s",
+    "finished": "f",
+    "target": demo.NEW,
+    "verdict": "failed",
+    "nodes": {"gpu-r1-1": node("done"), "gpu-r2-1": node("rolled_back", ["validate"])},
+}
+
+
+def changed(**changes):
+    report = copy.deepcopy(GOOD)
+    for key, value in changes.items():
+        if key in report:
+            report[key] = value
+        else:
+            name, field = key.split("__")
+            report["nodes"][name.replace("_", "-")][field] = value
+    return report
+
+
+def test_exactly_the_expected_is_accepted():
+    assert demo.complaints(GOOD, NAMES) == []
+
+
+@pytest.mark.parametrize(
+    "report, names, words",
+    [
+        (changed(schema="other/1"), NAMES, "schema"),
+        (changed(target="1.2"), NAMES, "target"),
+        (changed(verdict="complete"), NAMES, "verdict is complete"),
+        (changed(finished=None), NAMES, "no end"),
+        (GOOD, NAMES + ["gpu-r9-9"], "the nodes are"),
+        (GOOD, NAMES[1:], "the nodes are"),
+        (changed(gpu_r1_1__state="pending"), NAMES, "gpu-r1-1 is pending, expected done"),
+        (changed(gpu_r1_1__state="rolled_back"), NAMES, "gpu-r1-1 is rolled_back, expected done"),
+        (changed(gpu_r2_1__state="done"), NAMES, "gpu-r2-1 is done, expected rolled_back"),
+        (changed(gpu_r2_1__state="quarantined"), NAMES, "gpu-r2-1 is quarantined"),
+        (changed(**{"gpu_r1_1__from": demo.NEW}), NAMES, "went from"),
+        (changed(gpu_r1_1__steps=node("done", ["install"])["steps"]), NAMES, "did not succeed"),
+        (changed(gpu_r2_1__steps=node("done", ["install"])["steps"]), NAMES, "did not succeed are ['install'], expected ['validate']"),
+        (changed(gpu_r2_1__steps=node("done")["steps"]), NAMES, "did not succeed are []"),
+    ],
+)
+def test_anything_else_is_named(report, names, words):
+    assert any(words in line for line in demo.complaints(report, names))
+
+
+GPU = {"uuid": {"value": "GPU-5d2f"}, "pci_bus_id": {"value": "00000000:4b:00.0"}}
+
+
+@pytest.mark.parametrize(
+    "reason, expected",
+    [
+        ("GPU GPU-5D2F does not answer", True),
+        ("GPU at 00000000:4b:00.0 is gone", True),
+        ("GPU at 0000:4b:00.0 is gone", True),
+        ("GPU 3 is gone", False),
+        ("GPU at 0000:4c:00.0 is gone", False),
+        ("", False),
+    ],
+)
+def test_the_reason_has_to_name_the_gpu(reason, expected):
+    assert demo.names_the_gpu(reason, GPU) is expected
+
+
+def shown(*events):
+    log, lines = io.StringIO(), []
+    progress = demo.Progress(log, out=lambda text, flush: lines.append(text.partition("  ")[2].strip() or text))
+    for event in events:
+        progress.event(event)
+    return [line.split("  ")[-1] for line in lines], log.getvalue()
+
+
+def start(host, task="Write a file", role="", play="Bring GPU nodes up"):
+    return {"event": "runner_on_start", "event_data": {"host": host, "task": task, "role": role, "play": play}}
+
+
+def test_a_stage_is_shown_once_for_each_node():
+    lines, dummy = shown(
+        start("a", role="kernel_hold"),
+        start("a", "Write another", role="kernel_hold"),
+        start("b", role="gpufleet.lifecycle.kernel_hold"),
+        start("a", "Reboot into the driver"),
+        start("a", "Something else"),
+        start("a", role="nvidia_driver", play="Upgrade node after node"),
+    )
+    assert lines == ["a: hold the kernel (1/6)", "b: hold the kernel (1/6)", "a: reboot (4/6)"]
+
+
+def test_lines_of_the_rollout_are_shown_without_colours_and_all_output_is_logged():
+    lines, log = shown(
+        {"event": "verbose", "stdout": "\x1b[0;32m[3/4] gpu-r1-2: install (driver 1 -> 2)\x1b[0m\r\n"},
+        {"event": "runner_on_ok", "stdout": "ok: [gpu-r1-2]", "event_data": {"host": "gpu-r1-2"}},
+        {"event": "runner_on_unreachable", "stdout": "fatal", "event_data": {"host": "gpu-r1-2"}},
+    )
+    assert lines == ["[3/4] gpu-r1-2: install (driver 1 -> 2)", "gpu-r1-2: does not answer"]
+    assert "[3/4] gpu-r1-2: install (driver 1 -> 2)\n" in log and "ok: [gpu-r1-2]" in log and "\x1b" not in log
+
+
+def test_the_table_holds_every_node_and_its_reason():
+    report = changed(gpu_r2_1__reason="GPU is\ngone")
+    assert demo.table(report)[2:] == [
+        "gpu-r1-1  done         535.216.03  535.261.03  3",
+        "gpu-r2-1  rolled_back  535.216.03  535.261.03  3",
+        "gpu-r2-1: GPU is gone",
+    ]

@@ -123,5 +123,8 @@ def predicted(kernel, steps, view, version):
     if "install" in actions:
         return "installed, module on disk: %s" % version
     if "remove" in actions or "unbuild" in actions:
-        return "absent, module on disk: none"
+        item = view["modules"].get(kernel)
+        elsewhere = any(entry["version"] == version and entry["kernel"] not in (kernel, None) for entry in view["entries"])
+        state = "added" if elsewhere and "unbuild" in actions else "absent"
+        return "%s, module on disk: %s" % (state, item["version"] if item and item["version"] != version else "none")
     return describe(kernel, view)

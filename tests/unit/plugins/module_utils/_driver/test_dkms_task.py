@@ -1,0 +1,325 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A whole task of dkms_module on a node in a directory: what it changes, what it notices, and what it refuses to touch."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import dkms_act, dkms_plan, trees
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.dkms_task import Task
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.fake_dkms import ARCH, FakeNode
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.recordings import KERNEL, recorded, write
+
+OLD, NEW, SECOND = "535.216.03", "535.261.03", "6.1.0-49-amd64"
+
+
+@pytest.fixture(name="node")
+def fake_node(tmp_path):
+    return FakeNode(tmp_path / "node")
+
+
+def task(node, state="built", version=NEW, **params):
+    values = {"name": None, "version": version, "state": state, "kernels": None, "export_dir": None, "import_files": None, "force": False, "build_timeout_s": 3600}
+    values.update(params)
+    return Task(values, node, node.root, ARCH)
+
+
+def run(node, state="built", version=NEW, **params):
+    """Check mode must foretell the change, and a second run must have nothing to do."""
+    before = snapshot(node)
+    foretold = task(node, state, version, **params).preview()
+    assert snapshot(node) == before, "the preview changed the node"
+    result = task(node, state, version, **params).run()
+    assert result["changed"] == foretold["changed"] and result["steps"] == foretold["steps"] and result["kernels"] == foretold["kernels"]
+    assert task(node, state, version, **dict(params, force=False)).due() is False
+    return result
+
+
+def snapshot(node):
+    found = {}
+    for directory, names, files in os.walk(node.root):
+        for name in names + files:
+            path = os.path.join(directory, name)
+            found[path] = os.readlink(path) if os.path.islink(path) else os.path.isdir(path) or os.path.getsize(path)
+    return found
+
+
+def actions(result):
+    return [item["action"] for item in result["steps"]]
+
+
+def test_built_from_nothing(node):
+    result = run(node)
+    assert result["name"] == "nvidia-current" and actions(result) == ["add", "build", "install"]
+    assert result["kernels"] == {KERNEL: {"before": "absent, module on disk: none", "after": "installed, module on disk: 535.261.03"}}
+    assert result["diff"]["after"]["steps"] == ["add ", "build %s" % KERNEL, "install %s" % KERNEL]
+    again = run(node)
+    assert not again["changed"] and again["steps"] == []
+
+
+def test_a_newer_version_and_back(tmp_path):
+    node = FakeNode(tmp_path / "node", versions=(OLD, NEW))
+    run(node, version=OLD)
+    result = run(node, version=NEW)
+    assert actions(result) == ["add", "build", "uninstall", "install"] and [item["version"] for item in result["stale"]] == [OLD]
+    back = run(node, version=OLD)
+    assert actions(back) == ["uninstall", "install"] and back["kernels"][KERNEL]["after"] == "installed, module on disk: 535.216.03"
+    gone = run(node, "absent", NEW)
+    assert actions(gone) == ["remove"] and gone["kernels"][KERNEL]["after"] == "absent, module on disk: 535.216.03"
+
+
+def test_only_the_named_kernels(tmp_path):
+    node = FakeNode(tmp_path / "node", kernels=(SECOND, KERNEL))
+    assert list(run(node, kernels=[SECOND])["kernels"]) == [SECOND]
+    assert not os.path.exists(node.module(KERNEL))
+    assert [item["kernel"] for item in run(node)["steps"]] == [KERNEL, KERNEL]
+    assert actions(run(node, "absent", kernels=[SECOND])) == ["unbuild"]
+    assert os.path.exists(node.module(KERNEL)) and not os.path.exists(node.module(SECOND))
+
+
+def test_a_file_that_vanished_is_put_back(node):
+    run(node)
+    os.unlink(node.module(KERNEL))
+    assert actions(run(node)) == ["install"]
+
+
+def test_a_command_that_only_says_it_worked_is_noticed(node):
+    node.lie = {"install"}
+    with pytest.raises(dkms_act.ActError, match="not in place, though every command ended well: kernel %s: built, module on disk: none" % KERNEL):
+        task(node).run()
+
+
+def test_a_remove_that_only_says_it_worked_is_noticed(node):
+    run(node)
+    node.lie = {"remove"}
+    with pytest.raises(dkms_act.ActError, match="still there, though every command ended well"):
+        task(node, "absent").run()
+
+
+def test_a_failed_build_gives_the_end_of_the_log_and_the_next_run_clears_it(node):
+    node.fail["build"] = (10, "Building module:\n", "Error! Bad return status for module build on kernel\n")
+    with pytest.raises(dkms_act.ActError) as caught:
+        task(node).run()
+    text, details = str(caught.value), caught.value.details
+    assert "kernel %s failed with rc 10: the compilation failed" % KERNEL in text and "make: *** [Makefile:4: modules] Error 2" in text and "Next step" in text
+    assert details["make_log"] == recorded("make.log").splitlines() and (details["rc"], details["kernel"], details["changed"]) == (10, KERNEL, True)
+    assert [item["action"] for item in details["steps"]] == ["add"]
+    node.fail.clear()
+    result = run(node)
+    assert actions(result) == ["clear", "build", "install"] and not os.path.exists(node.tree(NEW, "build"))
+
+
+def test_a_half_stored_build_is_cleared(node):
+    node.do_add({"-v": NEW}, False)
+    write(node.tree(NEW), "%s/%s/module/nvidia-current-uvm.ko" % (KERNEL, ARCH), "x")
+    assert node.do_build({"-v": NEW, "-k": KERNEL}, False)[0] == 3
+    assert actions(run(node)) == ["clear", "build", "install"]
+
+
+@pytest.mark.parametrize(("rc", "words"), [(77, "leave kernel 6.1.0-56-amd64 out"), (7, "a module is missing"), (124, "deadline"), (13, "BUILD_DEPENDS")])
+def test_other_failures_are_named(node, rc, words):
+    node.fail["build"] = (rc, "", "")
+    with pytest.raises(dkms_act.ActError, match=words):
+        task(node).run()
+
+
+def test_missing_headers_name_the_package_and_nothing_is_changed(node):
+    os.unlink(node.path("/lib/modules", KERNEL, "build"))
+    before = snapshot(node)
+    with pytest.raises(dkms_act.ActError, match="Install linux-headers-%s.* Nothing was changed" % KERNEL):
+        task(node).run()
+    assert snapshot(node) == before and not [call for call in node.calls if call[:2] == ["dkms", "build"]]
+
+
+@pytest.mark.parametrize(("state", "params", "words"), [
+    ("built", {"version": "1.2.3"}, "no NVIDIA module of version 1.2.3"), ("built", {"kernels": ["9.9"]}, "Kernel 9.9 is not installed"),
+    ("built", {"name": "nvidia-other"}, "source of nvidia-other 535.261.03 is not on this node"), ("exported", {"export_dir": "/x"}, "cannot be exported: kernel %s is 'absent'" % KERNEL),
+])
+def test_bad_input(node, state, params, words):
+    with pytest.raises(dkms_act.ActError, match=words):
+        task(node, state, **params).run()
+
+
+def test_two_modules_of_one_version_are_an_error_that_names_them(node):
+    write(node.root, "/usr/src/nvidia-current-open-%s/dkms.conf" % NEW, "x")
+    with pytest.raises(dkms_act.ActError, match="nvidia-current, nvidia-current-open"):
+        task(node).preview()
+    assert run(node, name="nvidia-current")["changed"]
+
+
+def test_no_kernel_that_boots(tmp_path):
+    with pytest.raises(dkms_act.ActError, match="No kernel that can boot"):
+        task(FakeNode(tmp_path / "node", kernels=())).run()
+
+
+def test_no_dkms(node):
+    node.fail["status"] = (127, "", "")
+    with pytest.raises(dkms_act.ActError, match="dkms is not installed"):
+        task(node).run()
+    assert task(node, "absent").run()["changed"] is False
+
+
+@pytest.mark.parametrize(("answer", "words"), [((1, "", "broken"), "state of DKMS cannot be read"), ((0, "nvidia is odd\n", ""), "unknown form")])
+def test_a_status_that_is_not_known_stops_everything(node, answer, words):
+    node.fail["status"] = answer
+    before = snapshot(node)
+    with pytest.raises(dkms_act.ActError, match=words):
+        task(node).run()
+    assert snapshot(node) == before
+
+
+def test_absent_of_nothing(node):
+    assert run(node, "absent", "1.2.3")["name"] is None
+    assert run(node, "absent")["changed"] is False
+
+
+@pytest.fixture(name="exported")
+def exported_tree(tmp_path):
+    other = FakeNode(tmp_path / "builder")
+    run(other)
+    (tmp_path / "out").mkdir()
+    return export(other, tmp_path / "out")
+
+
+def export(node, directory):
+    assert task(node, "exported", export_dir=str(directory)).preview()["exported"] == [{"kernel": KERNEL, "path": None, "sha256": None}]
+    result = task(node, "exported", export_dir=str(directory)).run()
+    assert result["changed"] and actions(result) == ["export"]
+    assert task(node, "exported", export_dir=str(directory)).run()["exported"] == result["exported"]
+    assert task(node, "exported", export_dir=str(directory)).due() is False
+    return result["exported"][0]
+
+
+def test_the_exported_archive(exported):
+    assert os.path.basename(exported["path"]) == "nvidia-current_535.261.03_6.1.0-56-amd64_x86_64_gcc-12.2.0.dkms.tar.gz"
+    assert trees.expected_sha256(exported["path"]) == exported["sha256"] == trees.sha256_of(exported["path"])
+    assert sorted(os.listdir(os.path.dirname(exported["path"]))) == [os.path.basename(exported["path"]) + suffix for suffix in ("", ".sha256")]
+
+
+def test_a_damaged_archive_is_exported_again(tmp_path, exported):
+    with open(exported["path"], "ab") as handle:
+        handle.write(b"x")
+    node = FakeNode(tmp_path / "builder2")
+    run(node)
+    result = task(node, "exported", export_dir=os.path.dirname(exported["path"])).run()
+    assert result["changed"] and trees.sha256_of(exported["path"]) == result["exported"][0]["sha256"]
+
+
+def test_an_export_that_only_says_it_worked_leaves_no_archive(node, tmp_path):
+    run(node)
+    node.lie = {"mktarball"}
+    with pytest.raises((dkms_act.ActError, OSError)):
+        task(node, "exported", export_dir=str(tmp_path)).run()
+    assert [name for name in os.listdir(str(tmp_path)) if "dkms" in name] == []
+
+
+def test_an_export_holds_the_module_of_its_name_or_nothing(node, tmp_path):
+    run(node)
+    write(node.tree(NEW), "%s/%s/module/nvidia-current.ko" % (KERNEL, ARCH), "%s|%s|key" % (OLD, KERNEL))
+    node.do_install({"-v": NEW, "-k": KERNEL}, True)
+    with pytest.raises(dkms_act.ActError, match="holds version 535.216.03"):
+        task(node, "exported", export_dir=str(tmp_path)).run()
+    assert [name for name in os.listdir(str(tmp_path)) if "dkms" in name] == []
+
+
+def test_imported_where_the_source_is(node, exported):
+    result = run(node, "imported", import_files=[exported["path"]])
+    assert actions(result) == ["load", "install"] and not [call for call in node.calls if call[:2] == ["dkms", "build"]]
+    assert run(node)["changed"] is False
+
+
+def test_imported_where_it_is_added_already(node, exported):
+    node.do_add({"-v": NEW}, False)
+    assert actions(run(node, "imported", import_files=[exported["path"]])) == ["load", "install"]
+
+
+def test_a_load_that_only_says_it_worked_is_noticed(node, exported):
+    node.lie = {"ldtarball"}
+    with pytest.raises(dkms_act.ActError, match="Afterwards DKMS has it as 'absent'"):
+        task(node, "imported", import_files=[exported["path"]]).run()
+
+
+def test_imported_before_the_package_is_installed(tmp_path, exported):
+    node = FakeNode(tmp_path / "new", versions=())
+    result = run(node, "imported", import_files=[exported["path"]])
+    staged = trees.staging_path("nvidia-current", NEW)
+    assert actions(result) == ["stage"] and result["staged"] == staged and trees.sha256_of(node.path(staged)) == exported["sha256"]
+    node.source(NEW)
+    assert node.do_ldtarball({"--archive": node.path(staged)}, False)[0] == 0
+    after = run(node)
+    assert actions(after) == ["install", "unstage"] and after["staged"] is None and not os.path.exists(os.path.dirname(node.path(staged)))
+
+
+def test_an_interrupted_installation_of_the_package_is_staged_for(node, exported, monkeypatch):
+    monkeypatch.setattr(dkms_act.dpkg, "read", lambda root, runner: {"interrupted": [{"package": "nvidia-kernel-dkms", "state": "unpacked"}]})
+    assert actions(run(node, "imported", import_files=[exported["path"]])) == ["stage"]
+
+
+def test_two_kernels_are_staged_as_one_archive(tmp_path):
+    builder = FakeNode(tmp_path / "builder", kernels=(SECOND, KERNEL))
+    run(builder)
+    (tmp_path / "out").mkdir()
+    files = [item["path"] for item in task(builder, "exported", export_dir=str(tmp_path / "out")).run()["exported"]]
+    node = FakeNode(tmp_path / "new", kernels=(SECOND, KERNEL), versions=())
+    run(node, "imported", import_files=files)
+    assert sorted(key[0] for key in trees.inspect(node.path(trees.staging_path("nvidia-current", NEW)))["kernels"]) == [SECOND, KERNEL]
+    assert run(node, "imported", import_files=files[:1])["changed"] is True
+
+
+def test_removing_a_version_removes_what_was_staged_for_it(tmp_path, exported):
+    node = FakeNode(tmp_path / "new", versions=())
+    run(node, "imported", import_files=[exported["path"]])
+    assert actions(run(node, "absent", name="nvidia-current")) == ["unstage"]
+
+
+@pytest.mark.parametrize(("version", "kernels", "words"), [(OLD, None, "is wanted"), (NEW, [SECOND], "Kernel 6.1.0-49-amd64 is not installed")])
+def test_an_archive_that_does_not_fit_changes_nothing(node, exported, version, kernels, words):
+    before = snapshot(node)
+    with pytest.raises((trees.TreeError, dkms_act.ActError), match=words):
+        task(node, "imported", version, name="nvidia-current", import_files=[exported["path"]], kernels=kernels).run()
+    assert snapshot(node) == before
+
+
+def test_an_archive_for_another_kernel_is_refused(tmp_path, exported):
+    node = FakeNode(tmp_path / "other", kernels=(SECOND,))
+    with pytest.raises(trees.TreeError, match="it is for kernel %s" % KERNEL):
+        task(node, "imported", import_files=[exported["path"]]).run()
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "/var/lib/dkms", "/var/lib/dkms/nvidia-current/535.261.03/", "/var/lib/dkms/nvidia-current/535.261.03/../535.216.03", "/var/lib/dkms/other/1/build"])
+def test_nothing_outside_the_tree_is_cleared(node, path):
+    write(node.root, "/etc/passwd", "x")
+    write(node.root, "/var/lib/dkms/nvidia-current/535.216.03/keep", "x")
+    write(node.root, "/var/lib/dkms/nvidia-current/535.261.03/keep", "x")
+    before = snapshot(node)
+    with pytest.raises(dkms_act.ActError, match="is not removed"):
+        dkms_act.Tree("nvidia-current", NEW, node, node.root).clear(path)
+    assert snapshot(node) == before
+
+
+def test_a_link_in_the_tree_is_not_followed_when_clearing(node):
+    write(node.root, "/srv/data/keep", "x")
+    os.makedirs(node.tree(NEW))
+    os.symlink("/srv/data", node.tree(NEW, "build"))
+    with pytest.raises(dkms_act.ActError, match="is not removed"):
+        dkms_act.Tree("nvidia-current", NEW, node, node.root).clear("/var/lib/dkms/nvidia-current/%s/build" % NEW)
+    assert os.path.exists(node.path("/srv/data/keep"))
+
+
+def test_waiting_for_a_dkms_of_somebody_else(tmp_path, monkeypatch):
+    monkeypatch.setattr(dkms_act, "POLL_S", 0.05)
+    write(tmp_path, "/5/cmdline", "bash\0/usr/sbin/dkms\0build\0")
+    assert [item["pid"] for item in dkms_act.wait_for_others(time.monotonic() + 0.2, str(tmp_path))] == [5]
+    os.unlink(str(tmp_path / "5" / "cmdline"))
+    assert dkms_act.wait_for_others(time.monotonic() + 5, str(tmp_path)) == []
+
+
+def test_the_log_of_a_forced_build(node):
+    run(node)
+    assert actions(run(node, force=True)) == ["unbuild", "build", "install"]
+    assert dkms_plan.settled(dkms_act.view(node.root, node, "nvidia-current", NEW, [KERNEL]), KERNEL, NEW)

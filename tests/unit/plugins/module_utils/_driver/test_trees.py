@@ -1,0 +1,164 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Archives of built modules: what must not reach DKMS, and why."""
+
+from __future__ import annotations
+
+import copy
+import os
+import tarfile
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import trees
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.fake_dkms import CONF, FakeNode, make_archive
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.recordings import KERNEL, recorded
+
+V, ARCH = "535.261.03", "x86_64"
+
+
+def content(version=V, kernel=KERNEL):
+    return {
+        trees.INFO + "/dkms.conf": CONF % version, trees.INFO + "/PACKAGE_NAME": "nvidia-current\n", trees.INFO + "/PACKAGE_VERSION": version + "\n",
+        "%s/%s/%s/module/nvidia-current.ko" % (trees.MAIN, kernel, ARCH): "%s|%s|key" % (version, kernel),
+        "%s/%s/%s/module/nvidia-current-uvm.ko" % (trees.MAIN, kernel, ARCH): "x",
+        "%s/%s/%s/log/.config" % (trees.MAIN, kernel, ARCH): recorded("kernel-config.txt"),
+        "%s/%s/%s/log/make.log" % (trees.MAIN, kernel, ARCH): "log",
+    }
+
+
+@pytest.fixture(name="archive")
+def archive_path(tmp_path):
+    return make_archive(str(tmp_path / "a.dkms.tar.gz"), content())
+
+
+def test_what_is_in_an_archive(archive):
+    tree = trees.inspect(archive)
+    assert (tree["name"], tree["version"], tree["conf"]) == ("nvidia-current", V, CONF % V)
+    assert tree["kernels"] == {(KERNEL, ARCH): {"module": "./%s/%s/%s/module/nvidia-current.ko" % (trees.MAIN, KERNEL, ARCH), "compiler": "gcc-12.2.0"}}
+
+
+def member(name, kind=tarfile.REGTYPE, target=""):
+    item = tarfile.TarInfo(name)
+    item.type, item.linkname = kind, target
+    return item
+
+
+@pytest.mark.parametrize(("extra", "words"), [
+    (member("/etc/cron.d/x"), "absolute path"),
+    (member("./dkms_main_tree/../../etc/x"), "leads out"),
+    (member("./dkms_main_tree/x", tarfile.SYMTYPE, "/etc"), "neither a file nor a directory"),
+    (member("./dkms_main_tree/x", tarfile.LNKTYPE, "/etc/shadow"), "neither a file nor a directory"),
+    (member("./dkms_main_tree/x", tarfile.CHRTYPE), "neither a file nor a directory"),
+    (member("./dkms_source_tree/dkms.conf"), "not part of a binaries-only DKMS tree"),
+    (member("./run.sh"), "not part of"),
+])
+def test_members_that_are_refused(tmp_path, extra, words):
+    path = make_archive(str(tmp_path / "a.tar.gz"), content(), [extra])
+    with pytest.raises(trees.TreeError, match=words):
+        trees.inspect(path)
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({trees.INFO + "/dkms.conf": None}, "has no dkms_binaries_only"), ({trees.INFO + "/PACKAGE_NAME": ""}, "has no dkms_binaries_only"),
+    ({trees.INFO + "/PACKAGE_VERSION": "1.2.3"}, "say nvidia-current/1.2.3"), ({trees.INFO + "/dkms.conf": "PACKAGE_NAME=other\n"}, "is of other/None"),
+])
+def test_archives_that_do_not_agree_with_themselves(tmp_path, change, words):
+    files = dict(content(), **change)
+    path = make_archive(str(tmp_path / "a.tar.gz"), dict((name, data) for name, data in files.items() if data is not None))
+    with pytest.raises(trees.TreeError, match=words):
+        trees.inspect(path)
+
+
+def test_no_modules_no_archive_and_no_tar(tmp_path):
+    path = make_archive(str(tmp_path / "a.tar.gz"), dict((name, data) for name, data in content().items() if name.startswith(trees.INFO)))
+    with pytest.raises(trees.TreeError, match="no built modules"):
+        trees.inspect(path)
+    for data in (b"nonsense", b""):
+        (tmp_path / "b.tar.gz").write_bytes(data)
+        with pytest.raises(trees.TreeError, match="not a readable tar"):
+            trees.inspect(str(tmp_path / "b.tar.gz"))
+    whole = (tmp_path / "a.tar.gz").read_bytes()
+    (tmp_path / "c.tar.gz").write_bytes(whole[:len(whole) // 2])
+    with pytest.raises(trees.TreeError):
+        trees.inspect(str(tmp_path / "c.tar.gz"))
+
+
+def test_too_much_in_an_archive(archive, monkeypatch):
+    monkeypatch.setattr(trees, "MAX_MEMBERS", 3)
+    with pytest.raises(trees.TreeError, match="more than a DKMS tree"):
+        trees.inspect(archive)
+
+
+def test_copies_are_private_and_gone_afterwards(archive):
+    trees.write_sha256(archive, trees.sha256_of(archive))
+    with trees.private_copies([archive]) as copies:
+        directory = os.path.dirname(copies[0]["copy"])
+        assert os.stat(directory).st_mode & 0o777 == 0o700 and trees.sha256_of(copies[0]["copy"]) == copies[0]["sha256"]
+    assert not os.path.exists(directory)
+
+
+@pytest.mark.parametrize(("digest", "words"), [("0" * 64 + "  x\n", "its sha256 is"), ("", "holds no sha256"), ("xyz", "holds no sha256"), (None, "cannot be read")])
+def test_digests_that_are_wrong(archive, digest, words):
+    if digest is not None:
+        with open(archive + ".sha256", "w", encoding="ascii") as handle:
+            handle.write(digest)
+    with pytest.raises(trees.TreeError, match=words):
+        with trees.private_copies([archive]):
+            raise AssertionError("it was let through")
+
+
+def test_an_archive_that_is_not_there(tmp_path):
+    with pytest.raises(trees.TreeError, match="cannot be"):
+        with trees.private_copies([str(tmp_path / "none.tar.gz")]):
+            raise AssertionError("it was let through")
+
+
+def test_the_module_in_an_archive_is_asked(archive, tmp_path):
+    runner = FakeNode(tmp_path / "node")
+    tree = trees.inspect(archive)
+    found = trees.describe_module(archive, tree["kernels"][(KERNEL, ARCH)]["module"], runner)
+    assert (found["version"], found["vermagic"]) == (V, KERNEL + " SMP preempt")
+    assert not os.path.exists(runner.calls[0][1])
+
+
+MODULE = {"version": V, "vermagic": KERNEL + " SMP", "signer": "key", "error": None}
+NODE = {"name": "nvidia-current", "version": V, "kernels": [KERNEL], "arch": ARCH, "compilers": {KERNEL: "gcc-12.2.0"}, "conf": None, "secure_boot": {"state": "disabled", "keys": None}}
+TREE = {"name": "nvidia-current", "version": V, "conf": CONF % V, "kernels": {(KERNEL, ARCH): {"module": "m", "compiler": "gcc-12.2.0"}}}
+ENABLED = {"state": "enabled", "keys": ["key"]}
+
+
+def test_an_archive_that_fits():
+    assert trees.refusals(TREE, NODE, {(KERNEL, ARCH): MODULE}) == []
+    assert trees.refusals(TREE, dict(NODE, conf=CONF % V, secure_boot=ENABLED), {(KERNEL, ARCH): MODULE}) == []
+
+
+@pytest.mark.parametrize(("node", "tree", "module", "words"), [
+    ({"name": "nvidia-current-open"}, {}, {}, "nvidia-current-open/535.261.03 is wanted"), ({"version": "535.1.1"}, {}, {"version": "535.1.1"}, "nvidia-current/535.1.1 is wanted"),
+    ({"kernels": ["6.1.0-99-amd64"]}, {}, {}, "it is for kernel 6.1.0-56-amd64"), ({"kernels": []}, {}, {}, "are none"), ({"arch": "aarch64"}, {}, {}, "this node is aarch64"),
+    ({"compilers": {KERNEL: "gcc-13.2.0"}}, {}, {}, "here that kernel is of gcc-13.2.0"), ({"compilers": {}}, {}, {}, "compiler of kernel 6.1.0-56-amd64 is not known"),
+    ({"compilers": {KERNEL: None}}, {}, {}, "is not known"), ({}, {"compiler": None}, {}, "is not known"), ({"conf": "other"}, {}, {}, "its dkms.conf is not"),
+    ({}, {"module": None}, None, "no main NVIDIA kernel module"), ({}, {}, {"version": "535.1.1"}, "of version 535.1.1"), ({}, {}, {"version": None}, "cannot be read"),
+    ({}, {}, {"vermagic": "6.1.0-9 SMP"}, "vermagic '6.1.0-9 SMP'"), ({}, {}, {"vermagic": None}, "cannot be read"), ({}, {}, {"error": "modinfo is not installed"}, "modinfo is not installed"),
+    ({"secure_boot": ENABLED}, {}, {"signer": None}, "is not signed"), ({"secure_boot": ENABLED}, {}, {"signer": "x"}, "not among this node's keys"),
+    ({"secure_boot": {"state": "enabled", "keys": None}}, {}, {}, "not among this node's keys"), ({"secure_boot": {"state": "unknown", "keys": None}}, {}, {}, "Secure Boot is on is not known"),
+])
+def test_archives_that_do_not_fit(node, tree, module, words):
+    changed = copy.deepcopy(TREE)
+    changed["kernels"][(KERNEL, ARCH)].update(tree)
+    described = {} if module is None else {(KERNEL, ARCH): dict(MODULE, **module)}
+    why = trees.refusals(changed, dict(NODE, **node), described)
+    assert len(why) == 1 and words in why[0]
+
+
+def test_several_archives_in_one(tmp_path):
+    paths = [make_archive(str(tmp_path / ("%s.tar.gz" % name)), content(kernel=name)) for name in (KERNEL, "6.1.0-49-amd64")]
+    merged = str(tmp_path / "merged.tar.gz")
+    trees.merge(paths, merged)
+    assert sorted(key[0] for key in trees.inspect(merged)["kernels"]) == ["6.1.0-49-amd64", KERNEL]
+    assert trees.fingerprint([merged]) == trees.fingerprint(paths) != trees.fingerprint(paths[:1])
+
+
+def test_where_the_package_looks():
+    assert trees.staging_path("nvidia-current", V) == "/usr/share/nvidia-current-dkms/nvidia-current-535.261.03.dkms.tar.gz"

@@ -79,10 +79,24 @@ def _own_cgroup(lab: Lab, name: str) -> None:
         (group / "cgroup.procs").write_text(f"{os.getpid()}\n", encoding="ascii")
 
 
-def remove_cgroups(lab: Lab) -> None:
-    for directory in own_cgroup_dirs(lab):
-        for path, _directories, _files in os.walk(directory, topdown=False):
-            os.rmdir(path)
+def remove_cgroups(lab: Lab, patience: float = 20) -> None:
+    """Remove the lab's control groups, ending what may still be in them: a machine takes a moment to end with its supervisor."""
+    deadline = time.monotonic() + patience
+    while True:
+        left = []
+        for directory in own_cgroup_dirs(lab):
+            for path, _directories, _files in os.walk(directory, topdown=False):
+                try:
+                    for pid in Path(path, "cgroup.procs").read_text(encoding="ascii").split():
+                        os.kill(int(pid), signal.SIGKILL)
+                    os.rmdir(path)
+                except OSError:  # it has a process that is still ending, or a group below it has
+                    left.append(path)
+        if not left:
+            return
+        if time.monotonic() > deadline:
+            raise LabError(f"control group {left[0]} does not empty although its processes were killed")
+        time.sleep(0.1)
 
 
 def specs(lab: Lab) -> list[dict]:

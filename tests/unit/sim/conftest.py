@@ -21,13 +21,19 @@ def build(tmp_path_factory):
     return pathlib.Path(str(out))
 
 
+@pytest.fixture(scope="session")
+def templates(tmp_path_factory):
+    """Nodes that were booted once, to be copied."""
+    return pathlib.Path(str(tmp_path_factory.mktemp("gpusim-nodes")))
+
+
 @pytest.fixture
-def make_node(tmp_path, build):
+def make_node(tmp_path, build, templates):
     """Makes nodes and cleans up behind them."""
     nodes = []
 
     def make(model="h100-sxm", gpus=None, name="node-1"):
-        node = simnode.Node(tmp_path / ("root%d" % len(nodes)), build, model, gpus, name)
+        node = simnode.Node(tmp_path / ("root%d" % len(nodes)), build, templates, model, gpus, name)
         nodes.append(node)
         return node
 

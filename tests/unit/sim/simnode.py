@@ -73,17 +73,24 @@ def module_image(version, release, licence="NVIDIA", name="nvidia"):
 class Node:
     """One directory that the simulator takes for the root of a node."""
 
-    def __init__(self, root, build, model="h100-sxm", gpus=None, name="node-1"):
+    def __init__(self, root, build, templates, model="h100-sxm", gpus=None, name="node-1"):
         self.root = pathlib.Path(str(root))
         self.build = build
+        self.templates = templates
+        self.hardware = (model, gpus, name)
+        self.prepared = False
         self.started = []
+
+    def prepare(self):
+        """Installs the library and describes the hardware, once, when the node is first used."""
+        if self.prepared:
+            return
+        self.prepared = True
         library = self.root / "usr/local/lib"
         (library / "gpusim").mkdir(parents=True)
         for target in (library, library / "gpusim"):
-            shutil.copy(str(build / "libnvidia-ml.so.1"), str(target / "libnvidia-ml.so.1"))
-        self.init(model, gpus, name)
-
-    def init(self, model="h100-sxm", gpus=None, name="node-1"):
+            shutil.copy(str(self.build / "libnvidia-ml.so.1"), str(target / "libnvidia-ml.so.1"))
+        model, gpus, name = self.hardware
         self.sim("init", "--model", model, "--node", name, *([] if gpus is None else ["--gpus", str(gpus)]))
 
     # ---- what is installed ----
@@ -92,6 +99,7 @@ class Node:
         self.write("boot/vmlinuz-" + release, "")
 
     def module(self, version=OLD, release=RELEASE, names=tuple(FILES), licence="NVIDIA", magic=None, compress=False, folder="updates/dkms"):
+        self.prepare()
         for name in names:
             data = module_image(version, magic or release, licence, name)
             place = self.root / "lib/modules" / release / folder / (FILES[name] + (".ko.xz" if compress else ".ko"))
@@ -100,6 +108,7 @@ class Node:
 
     def library(self, version):
         """Debian's layout: the file in nvidia/current, a link of the soname beside it. None takes it away."""
+        self.prepare()
         place = self.root / "usr/lib/x86_64-linux-gnu/nvidia/current"
         shutil.rmtree(str(place), ignore_errors=True)
         if version:
@@ -111,6 +120,7 @@ class Node:
         self.write("lib/firmware/nvidia/%s/gsp_tu10x.bin" % version, "")
 
     def write(self, name, text):
+        self.prepare()
         place = self.root / name
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text)
@@ -119,11 +129,20 @@ class Node:
         return (self.root / name).read_text()
 
     def booted(self, version=OLD):
-        """The usual state: driver and library of one version, booted."""
+        """The usual state: driver and library of one version, booted. A fresh node is copied from one that did it before."""
+        key = "-".join(str(part) for part in self.hardware + (version,))
+        template = self.templates / key
+        fresh = not self.prepared
+        if fresh and template.exists():
+            shutil.copytree(str(template), str(self.root), symlinks=True)
+            self.prepared = True
+            return self
         self.kernel()
         self.module(version)
         self.library(version)
         self.sim("boot")
+        if fresh:
+            shutil.copytree(str(self.root), str(template), symlinks=True)
         return self
 
     # ---- running things ----
@@ -135,6 +154,7 @@ class Node:
         return result
 
     def tool(self, name, *arguments, check=True, timeout=60):
+        self.prepare()
         done = subprocess.run([sys.executable, "-B", str(SIM / "main.py"), name] + list(arguments), env=self.environment, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=timeout, check=False)
         assert not check or done.returncode == 0, done.stdout + done.stderr
@@ -176,7 +196,8 @@ class Node:
         return self.root / "run/nvidia-persistenced/nvidia-persistenced.pid"
 
     def close(self):
-        self.sim("clear", check=False)
+        if (self.root / "run/gpusim/processes.ini").exists():
+            self.sim("clear", check=False)
         for pid in self.started:
             try:
                 with open("/proc/%d/comm" % pid, encoding="ascii") as stream:

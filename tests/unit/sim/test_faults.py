@@ -1,0 +1,246 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Each fault changes an answer and taking it away changes it back."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
+
+OLD, NEW = simnode.OLD, simnode.NEW
+ECC = "value(n.nvmlDeviceGetTotalEccErrors, handle(1), 1, 0)"
+REMAP = "n.nvmlDeviceGetRemappedRows(handle(1))"
+PCIE = "[n.nvmlDeviceGetCurrPcieLinkGeneration(handle(1)), n.nvmlDeviceGetCurrPcieLinkWidth(handle(1)), n.nvmlDeviceGetMaxPcieLinkGeneration(handle(1))]"
+
+# fault, question, answer without, answer with
+TABLE = [
+    (["gpu-not-brought-up", "--gpu", "1"], "[rc(handle, 0), rc(handle, 1), n.nvmlDeviceGetCount()]", [0, 0, 8], [0, 15, 8]),
+    (["gpu-lost", "--gpu", "1"], "[rc(handle, 0), rc(handle, 1)]", [0, 0], [0, 15]),
+    (["gpu-missing", "--gpu", "1"], "[n.nvmlDeviceGetCount(), n.nvmlDeviceGetPciInfo(handle(1)).bus]", [8, 0x43], [7, 0x52]),
+    (["ecc-uncorrectable", "--gpu", "1", "--value", "3"], ECC, 0, 3),
+    (["remap-pending", "--gpu", "1"], REMAP, [0, 0, 0, 0], [0, 1, 1, 0]),
+    (["remap-failed", "--gpu", "1"], REMAP, [0, 0, 0, 0], [0, 8, 0, 1]),
+    (["recovery-action", "--gpu", "1"], "field(230, 1)", 0, 2),
+    (["nvlink-down", "--gpu", "1", "--link", "3,11"], "[n.nvmlDeviceGetNvLinkState(handle(1), i) for i in (1, 3, 11, 17)]", [1, 1, 1, 1], [1, 0, 0, 1]),
+    (["pcie-downtrain", "--gpu", "1"], PCIE, [5, 16, 5], [4, 8, 5]),
+    (["power-limit-lost", "--gpu", "1"], "n.nvmlDeviceGetPowerManagementLimit(handle(1))", 700000, 200000),
+    (["mig-pending", "--gpu", "1"], "n.nvmlDeviceGetMigMode(handle(1))", [0, 0], [0, 1]),
+    (["clocks-slowed", "--gpu", "1"], "n.nvmlDeviceGetCurrentClocksThrottleReasons(handle(1))", 1, 0x48),
+    (["fabric-converging", "--gpu", "1"], "value(lambda: n.nvmlDeviceGetGpuFabricInfo(handle(1), ctypes.byref(fabric)) and 0 or fabric.state)", 3, 2),
+    (["memory-lost", "--gpu", "1"], "n.nvmlDeviceGetMemoryInfo(handle(1)).total >> 20", 81559, 40779),
+    (["inforom-corrupt", "--gpu", "1"], "rc(n.nvmlDeviceValidateInforom, handle(1))", 0, 14),
+    (["error", "nvmlDeviceGetSerial", "4", "--gpu", "1"], "[rc(n.nvmlDeviceGetSerial, handle(i)) for i in (0, 1)]", [0, 0], [0, 4]),
+    (["error", "nvmlDeviceGetSerial", "999"], "[rc(n.nvmlDeviceGetSerial, handle(i)) for i in (0, 1)]", [0, 0], [999, 999]),
+    (["error", "nvmlSystemGetDriverVersion", "17"], "rc(n.nvmlSystemGetDriverVersion)", 0, 17),
+    (["error", "field.144", "3"], "[field(144), field(145)]", [0, 0], ["rc 3", 0]),
+    (["missing-symbol", "nvmlDeviceGetRemappedRows"], "rc(n.nvmlDeviceGetRemappedRows, handle())", 0, 13),
+    (["set", "name", "NVIDIA Other", "--gpu", "1"], "text(n.nvmlDeviceGetName, handle(1))", "NVIDIA H100 80GB HBM3", "NVIDIA Other"),
+    (["stray-process", "--gpu", "1"], "len(n.nvmlDeviceGetComputeRunningProcesses(handle(1)))", 0, 1),
+]
+# Faults with a test of their own, as they are not an answer of NVML that changes.
+ELSEWHERE = {"hang", "xid", "module-load-fails", "nouveau", "persistence-lost"}
+DRIVER = "570.172.08"
+SETUP = "fabric = n.c_nvmlGpuFabricInfo_t()\n"
+
+
+def ask(node, question):
+    return node.python(SETUP + "n.nvmlInit()\nprint(json.dumps(%s))" % question)
+
+
+@pytest.mark.parametrize("fault, question, without, present", TABLE, ids=[" ".join(row[0][:2]) for row in TABLE])
+def test_fault(node, fault, question, without, present):
+    node.booted(DRIVER)
+    assert ask(node, question) == without
+    node.sim("inject", *fault)
+    assert ask(node, question) == present
+    listed = node.sim("list").stdout
+    assert listed.startswith(fault[0])
+    assert listed.strip() in node.sim("status").stdout
+    assert "cleared" in node.sim("clear", fault[0]).stdout
+    assert node.sim("list").stdout == ""
+    assert ask(node, question) == without
+
+
+def test_every_fault_is_tested(node):
+    known = {line.split()[0] for line in node.sim("faults").stdout.splitlines()}
+    assert known == {row[0][0] for row in TABLE} | ELSEWHERE
+    assert all(len(line.split(None, 1)[1]) > 20 for line in node.sim("faults").stdout.splitlines())
+
+
+def test_a_fault_of_one_driver(node):
+    node.booted(OLD)
+    assert "for driver %s" % NEW in node.sim("inject", "gpu-not-brought-up", "--gpu", "3", "--driver", NEW).stdout
+    question = "[rc(handle, i) for i in (2, 3)]"
+    assert node.ask(question) == [0, 0]
+    assert "RmInitAdapter" not in node.sim("kmsg").stdout
+    node.library(NEW)
+    node.module(NEW)
+    node.sim("boot")
+    assert node.ask(question) == [0, 15]
+    assert "GPU 0000:61:00.0: RmInitAdapter failed!" in node.sim("kmsg").stdout
+    node.library(OLD)
+    node.module(OLD)
+    node.sim("boot")
+    assert node.ask(question) == [0, 0]
+
+
+@pytest.mark.parametrize("fault, survives", [
+    (["gpu-lost", "--gpu", "0"], False),
+    (["remap-pending", "--gpu", "0"], False),
+    (["remap-failed", "--gpu", "0"], True),
+    (["memory-lost", "--gpu", "0"], True),
+    (["memory-lost", "--gpu", "0", "--until-boot"], False),
+])
+def test_what_a_boot_takes_away(booted, fault, survives):
+    booted.sim("inject", *fault)
+    booted.sim("boot")
+    assert (booted.sim("list").stdout != "") is survives
+
+
+def test_a_pending_remap_is_applied_by_a_reload(booted):
+    booted.sim("inject", "remap-pending", "--gpu", "0")
+    booted.tool("modprobe", "-r", "nvidia_uvm", "nvidia_drm")
+    booted.tool("modprobe", "nvidia")
+    assert booted.ask("n.nvmlDeviceGetRemappedRows(handle())[2]") == 0
+
+
+def test_an_error_after_some_calls(booted):
+    booted.sim("inject", "error", "nvmlDeviceGetTemperature", "15", "--gpu", "2", "--after", "2")
+    assert booted.ask("[rc(n.nvmlDeviceGetTemperature, handle(2), 0) for _ in range(4)] + [rc(n.nvmlDeviceGetTemperature, handle(0), 0) for _ in range(4)]") == [
+        0, 0, 15, 15, 0, 0, 0, 0]
+
+
+def test_faults_bound_to_the_time_since_the_load(booted):
+    booted.sim("inject", "memory-lost", "--gpu", "0", "--until-s", "1000")
+    booted.sim("inject", "memory-lost", "--gpu", "1", "--from-s", "1000")
+    question = "[n.nvmlDeviceGetMemoryInfo(handle(i)).total >> 20 for i in (0, 1)]"
+    assert booted.ask(question) == [40779, 81559]
+    text = booted.read("run/gpusim/loaded")
+    booted.write("run/gpusim/loaded", re.sub(r"time = \d+", "time = %d" % (time.time() - 2000), text))
+    assert booted.ask(question) == [81559, 40779]
+
+
+def test_a_changed_state_is_seen_by_a_running_process(booted):
+    booted.sim("inject", "ecc-uncorrectable", "--gpu", "0", "--value", "5")
+    assert booted.python("""
+import os
+n.nvmlInit()
+answers = [n.nvmlDeviceGetTotalEccErrors(handle(), 1, 0)]
+os.rename(%r, %r)
+answers.append(n.nvmlDeviceGetTotalEccErrors(handle(), 1, 0))
+print(json.dumps(answers))
+""" % (str(booted.root / "etc/gpusim/faults.ini"), str(booted.root / "etc/gpusim/faults.off"))) == [5, 0]
+
+
+def test_a_late_answer(booted):
+    booted.sim("inject", "hang", "nvmlDeviceGetTemperature", "1.5", "--gpu", "1")
+    slow, quick = booted.python("""
+import time
+n.nvmlInit()
+times = []
+for index in (1, 0):
+    start = time.monotonic()
+    n.nvmlDeviceGetTemperature(handle(index), 0)
+    times.append(time.monotonic() - start)
+print(json.dumps(times))
+""")
+    assert slow >= 1.5 > quick
+
+
+@pytest.mark.parametrize("symbol, gpu", [("nvmlInitWithFlags", None), ("nvmlDeviceGetHandleByIndex_v2", "1"), ("nvmlDeviceGetMemoryInfo", None)])
+def test_a_call_that_never_ends_can_only_be_killed(booted, symbol, gpu):
+    booted.sim("inject", "hang", symbol, "forever", *(["--gpu", gpu] if gpu else []))
+    command, environment = booted.client("print('ready', flush=True)\nn.nvmlInit()\nn.nvmlDeviceGetMemoryInfo(handle(1))\nprint('done', flush=True)\n")
+    with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, universal_newlines=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(0.5)
+        process.send_signal(signal.SIGTERM)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1)
+        process.kill()
+        assert process.stdout.read() == ""
+        assert process.wait(10) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("driver, expected", [("525.147.05", [0, 13, 13]), (OLD, [0, 0, 13]), ("570.172.08", [0, 0, 0])])
+def test_functions_that_came_with_later_drivers(node, driver, expected):
+    node.booted(driver)
+    assert node.python("""
+n.nvmlInit()
+def has(name):
+    try:
+        n._nvmlGetFunctionPointer(name)
+    except n.NVMLError as error:
+        return error.value
+    return 0
+print(json.dumps([has("nvmlDeviceGetMemoryInfo_v2"), has("nvmlDeviceGetCurrentClocksEventReasons"), has("nvmlDeviceGetMarginTemperature")]))
+""") == expected
+
+
+def test_functions_follow_the_installed_package(booted):
+    assert "nvmlDeviceGetMarginTemperature" in booted.sim("library").stdout
+    booted.library("580.95.05")
+    assert "none" in booted.sim("library").stdout
+    assert booted.sim("library", "--quiet").stdout == ""
+
+
+def test_persistence_lost(booted):
+    booted.persistenced()
+    assert booted.ask("n.nvmlDeviceGetPersistenceMode(handle())") == 1
+    booted.sim("inject", "persistence-lost")
+    assert booted.ask("n.nvmlDeviceGetPersistenceMode(handle())") == 0
+
+
+def test_xid(booted):
+    booted.sim("inject", "xid", "94", "--gpu", "0")
+    assert re.search(r"^\[ *\d+\.\d{6}\] NVRM: Xid \(PCI:0000:1b:00\): 94, pid=", booted.sim("kmsg").stdout, re.MULTILINE)
+    assert booted.sim("list").stdout == ""
+
+
+def test_a_missing_gpu_leaves_the_bus_and_comes_back(booted):
+    place = booted.root / "run/gpusim/sys/bus/pci/devices/0000:43:00.0"
+    assert place.is_dir()
+    booted.sim("inject", "gpu-missing", "--gpu", "1")
+    assert not place.exists()
+    booted.sim("clear")
+    assert (place / "driver").exists()
+
+
+def test_clearing_one_gpu_only(booted):
+    for gpu in ("0", "1"):
+        booted.sim("inject", "remap-failed", "--gpu", gpu)
+    booted.sim("clear", "remap-failed", "--gpu", "0")
+    assert booted.sim("list").stdout == "remap-failed gpu1\n"
+    assert booted.sim("clear").stdout == "cleared remap-failed gpu1\n"
+    assert booted.sim("clear").stdout == "nothing to clear\n"
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["inject", "no-such-fault"], "unknown fault 'no-such-fault'"),
+    (["inject", "gpu-lost"], "say --gpu N"),
+    (["inject", "gpu-lost", "--gpu", "8"], "GPUs 0 to 7, no GPU 8"),
+    (["inject", "error", "nvmlDeviceGetSerial"], "usage: gpusim inject error SYMBOL RC"),
+    (["inject", "error", "nvmlDeviceGetSerial", "lost"], "needs a number"),
+    (["inject", "error", "nvmlDeviceGetNothing", "3"], "no function nvmlDeviceGetNothing"),
+    (["inject", "missing-symbol", "nvmlDeviceGetNothing"], "no function nvmlDeviceGetNothing"),
+    (["inject", "hang", "nvmlInitWithFlags", "long"], "'forever', not 'long'"),
+    (["inject", "module-load-fails", "because"], "not 'because'"),
+    (["clear", "no-such-fault"], "unknown fault"),
+    (["init", "--model", "h900", "--node", "x"], "unknown model 'h900': known are a100-sxm, h100-sxm, h200, l4"),
+    (["init", "--model", "l4", "--node", "x", "--gpus", "5"], "0 to 4 GPUs, not 5"),
+])
+def test_bad_input_changes_nothing(node, arguments, message):
+    node.booted()
+    before = node.read("etc/gpusim/node.ini")
+    done = node.sim(*arguments, check=False)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert node.read("etc/gpusim/node.ini") == before
+    assert node.sim("list").stdout == ""

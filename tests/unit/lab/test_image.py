@@ -1,0 +1,165 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.lab import config, drivers, image, layers, machines, rehearse
+from tests.lab.common import LabError, list_file
+
+HERE = Path(image.__file__).resolve().parent
+
+
+def nothing(_root, _log):
+    raise AssertionError("not to be built here")
+
+
+def test_a_layers_name_follows_what_it_is_made_of():
+    base = layers.Layer("base", "b", {"packages": "a b"}, nothing)
+    same = layers.Layer("base", "other words", {"packages": "a b"}, nothing)
+    other = layers.Layer("base", "b", {"packages": "a b c"}, nothing)
+    assert base.name == same.name != other.name
+
+
+def test_a_layer_over_a_changed_parent_is_another_layer():
+    base, other = (layers.Layer("base", "b", {"packages": packages}, nothing) for packages in ("a", "b"))
+    over = [layers.Layer("sim", "s", {"sources": "1"}, nothing, (parent,)).name for parent in (base, other)]
+    assert over[0] != over[1]
+
+
+def test_digest_of_files_sees_names_and_contents(tmp_path):
+    first, second = tmp_path / "a", tmp_path / "b"
+    first.write_text("x")
+    before = layers.digest_files([first], tmp_path)
+    first.rename(second)
+    renamed = layers.digest_files([second], tmp_path)
+    second.write_text("y")
+    assert len({before, renamed, layers.digest_files([second], tmp_path)}) == 3
+
+
+def test_the_image_is_stacked_simulator_over_packages_over_base():
+    assert [layer.kind for layer in layers.stack(image.node_layer())] == ["sim", "packages", "base"]
+
+
+def test_a_layer_is_made_once_and_whole(tmp_path, monkeypatch):
+    made = []
+
+    def build(root, _log):
+        made.append(root)
+        (root / "file").write_text("x")
+
+    monkeypatch.setattr(layers, "run", lambda *words, **_more: None)
+    layer = layers.Layer("base", "b", {"packages": "a"}, build)
+    (tmp_path / f".tmp-{layer.name}" / "root" / "half").mkdir(parents=True)
+    layers.make(layer, tmp_path)
+    layers.make(layer, tmp_path)
+    assert len(made) == 1
+    assert [path.name for path in layer.root(tmp_path).iterdir()] == ["file"]
+    assert not (tmp_path / f".tmp-{layer.name}").exists()
+
+
+def test_a_layer_that_failed_is_not_there(tmp_path):
+    def build(_root, _log):
+        raise LabError("no mirror")
+
+    layer = layers.Layer("base", "b", {"packages": "a"}, build)
+    with pytest.raises(LabError, match="no mirror"):
+        layers.make(layer, tmp_path)
+    assert not layer.ready(tmp_path)
+
+
+def test_kernels_are_those_that_can_boot(tmp_path):
+    for name in ("6.1.0-9-amd64", "6.1.0-8-amd64"):
+        (tmp_path / "lib/modules" / name).mkdir(parents=True)
+    (tmp_path / "boot").mkdir()
+    (tmp_path / "boot/vmlinuz-6.1.0-9-amd64").touch()
+    assert image.kernels(tmp_path) == ["6.1.0-9-amd64"]
+
+
+def test_package_lists_are_read_without_comments():
+    assert {"systemd-container", "mmdebstrap", "nftables"} <= set(list_file(HERE / "host-packages.txt"))
+    packages = list_file(HERE / "node-packages.txt")
+    assert {"dkms", "linux-headers-amd64", "linux-image-amd64", "openssh-server", "zstd"} <= set(packages)
+    assert not [name for name in packages if "nvidia" in name]
+
+
+@pytest.mark.parametrize(("text", "number"), [(None, 0), ("", 0), ("0", 0), ("7", 7), ("99", 99)])
+def test_lab_number(text, number):
+    assert config.lab_number(text) == number
+
+
+@pytest.mark.parametrize("text", ["100", "-1", "x", "1.5", "../1"])
+def test_lab_number_out_of_range_is_refused(text):
+    with pytest.raises(LabError, match="GPUFLEET_LAB_ID"):
+        config.lab_number(text)
+
+
+def test_cache_directory_follows_the_environment():
+    assert config.cache_dir({"GPUFLEET_CACHE": "/a/b", "XDG_CACHE_HOME": "/c"}) == Path("/a/b")
+    assert config.cache_dir({"XDG_CACHE_HOME": "/c", "HOME": "/h"}) == Path("/c/gpufleet")
+    assert config.cache_dir({"HOME": "/h"}) == Path("/h/.cache/gpufleet")
+
+
+@pytest.mark.parametrize("path", ["/a:b", "/a,b", "/a b", "/a\\b"])
+def test_paths_that_a_mount_cannot_take_are_refused(path):
+    with pytest.raises(LabError, match="overlay mounts"):
+        config.current({"HOME": "/h"}, checkout=Path(path))
+
+
+def test_drivers_are_found_by_either_version():
+    stored = ["535.216.03-2~bpo12+1", "535.261.03-1"]
+    assert drivers.choose("535.216.03", stored) == stored[0]
+    assert drivers.choose("535.261.03-1", stored) == stored[1]
+
+
+def test_an_unknown_driver_version_says_which_there_are():
+    with pytest.raises(LabError, match=r"999\.1 is not available.*535\.261\.03-1"):
+        drivers.choose("999.1", ["535.261.03-1"])
+
+
+def test_an_ambiguous_driver_version_is_refused():
+    with pytest.raises(LabError, match="ambiguous"):
+        drivers.choose("535.261.03", ["535.261.03-1", "535.261.03-2"])
+
+
+def test_stored_packages_are_told_by_their_file_names():
+    names = ["nvidia-kernel-dkms_535.216.03-2~bpo12+1_amd64.deb", "nvidia-smi_535.216.03-2_amd64.deb", "lock", "nvidia-kernel-dkms_1%3a2-3_amd64.deb"]
+    assert drivers.stored_versions(names) == {"535.216.03-2~bpo12+1": names[0], "1:2-3": names[3]}
+
+
+def test_madison():
+    output = "nvidia-kernel-dkms | 535.261.03-1 | http://m.example bookworm/non-free amd64 Packages\nnvidia-kernel-dkms | 535.216.03-2~bpo12+1 | x\n"
+    assert drivers.madison(output) == ["535.261.03-1", "535.216.03-2~bpo12+1"]
+
+
+def test_a_rehearsal_lays_the_lab_over_the_inventory_and_reaches_nothing_else():
+    words = rehearse.command("ansible-playbook", Path("/i"), Path("/o.json"), Path("/p.yml"), ["n1", "n2"], ["-e", "x=1"])
+    assert words == ["ansible-playbook", "-i", "/i", "-i", "/o.json", "--limit", "n1,n2,localhost", "-e", "x=1", "/p.yml"]
+
+
+@pytest.mark.parametrize("word", ["-l", "-lx", "--limit", "--limit=x"])
+def test_a_rehearsals_limit_cannot_be_widened(word, tmp_path):
+    for name in ("i", "p.yml"):
+        (tmp_path / name).touch()
+    lab = config.Lab(checkout=tmp_path, cache=tmp_path, number=0)
+    with pytest.raises(LabError, match="sets --limit itself"):
+        rehearse.run(lab, tmp_path / "i", tmp_path / "p.yml", [word])
+
+
+def test_a_rehearsal_names_the_hosts_it_leaves_out():
+    groups = {
+        "_meta": {"hostvars": {"me": {"ansible_connection": "local"}}},
+        "all": {"children": ["gpu_nodes", "others"]},
+        "gpu_nodes": {"hosts": ["n1"]},
+        "others": {"hosts": ["login", "me"]},
+    }
+    assert rehearse.left_out(groups) == ["login"]
+
+
+def test_mounts_of_the_lab_are_found_deepest_first():
+    lab = config.Lab(checkout=Path("/c"), cache=Path("/cache"), number=0)
+    lines = "1 1 0:1 / /c rw\n2 1 0:1 / /c/.lab/nodes/a/root rw\n3 2 0:1 / /c/.lab/nodes/a/root/proc rw\n4 1 0:1 / /c/.lab/nodesx rw\n"
+    assert machines.own_mounts(lab, lines) == ["/c/.lab/nodes/a/root/proc", "/c/.lab/nodes/a/root"]

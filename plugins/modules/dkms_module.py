@@ -198,7 +198,11 @@ MIN_BUILD_TIMEOUT_S = 3600
 def change(module, params):
     """Hold the node, look again, and do it."""
     lock.ignore_hangup()
-    owner = {"module": "dkms_module", "rollout_id": params["rollout_id"], "step": params["step"] or "%s %s %s" % (params["state"], params["name"] or "", params["version"])}
+    owner = {
+        "module": "dkms_module",
+        "rollout_id": params["rollout_id"],
+        "step": params["step"] or "%s %s %s" % (params["state"], params["name"] or "", params["version"]),
+    }
     deadline = time.monotonic() + params["lock_timeout_s"]
     with lock.NodeLock(owner=owner, timeout_s=params["lock_timeout_s"]) as held:
         others = dkms_act.wait_for_others(deadline)
@@ -233,8 +237,10 @@ def main():
     )
     params = module.params
     if params["build_timeout_s"] < MIN_BUILD_TIMEOUT_S:
-        module.fail_json(msg="build_timeout_s is %d, and must be at least %d: a build that is cut short has to be done again."
-                         % (params["build_timeout_s"], MIN_BUILD_TIMEOUT_S))
+        module.fail_json(
+            msg="build_timeout_s is %d, and must be at least %d: a build that is cut short has to be done again."
+            % (params["build_timeout_s"], MIN_BUILD_TIMEOUT_S)
+        )
     try:
         if module.check_mode:
             result = Task(params, runner.Runner()).preview()
@@ -247,10 +253,14 @@ def main():
     except dkms_act.ActError as exc:
         module.fail_json(msg=str(exc), **exc.details)
     except trees.TreeError as exc:
-        module.fail_json(msg="%s Nothing was changed. Next step: export the tree again on a node with this kernel, or leave import_files out and compile." % exc)
+        module.fail_json(
+            msg="%s Nothing was changed. Next step: export the tree again on a node with this kernel, or leave import_files out and compile." % exc
+        )
     except OSError as exc:
-        module.fail_json(msg="The files of %s %s on this node cannot be worked on: %s. Next step: look at that path and at the free space (df)."
-                         % (params["name"] or "the module", params["version"], exc))
+        module.fail_json(
+            msg="The files of %s %s on this node cannot be worked on: %s. Next step: look at that path and at the free space (df)."
+            % (params["name"] or "the module", params["version"], exc)
+        )
     if not module._diff:
         result.pop("diff")
     module.exit_json(**result)

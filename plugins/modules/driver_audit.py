@@ -104,11 +104,26 @@ audit:
       type: str
       sample: gpufleet.audit/1
     kernel:
-      description:
-        - The running kernel, the kernels that can boot, oldest first, and the kernel that boots next with the source of that
-          knowledge. RV(audit.kernel.next_boot) is V(null) when it is not known; the source then says why.
+      description: The kernels of the node.
       type: dict
-      sample: {"running": "6.1.0-49-amd64", "installed": ["6.1.0-49-amd64", "6.1.0-50-amd64"], "next_boot": "6.1.0-50-amd64", "next_boot_source": "grub.cfg default"}
+      contains:
+        running:
+          description: The kernel that runs.
+          type: str
+          sample: 6.1.0-49-amd64
+        installed:
+          description: The kernels that can boot, oldest first.
+          type: list
+          elements: str
+          sample: [6.1.0-49-amd64, 6.1.0-50-amd64]
+        next_boot:
+          description: The kernel that boots next; V(null) when it is not known.
+          type: str
+          sample: 6.1.0-50-amd64
+        next_boot_source:
+          description: How that is known, or why it is not.
+          type: str
+          sample: grub.cfg default
     versions:
       description: Every version the node shows, with C(packages) by package and C(modules) by kernel; V(null) where a kernel has no module.
       type: dict

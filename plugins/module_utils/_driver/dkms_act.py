@@ -33,8 +33,10 @@ def view(root, runner, name, version, wanted_kernels):
     if not state["available"] and state["error"] != "dkms is not installed":
         raise ActError("The state of DKMS cannot be read: %s. Next step: run dkms status on the node." % state["error"])
     if state["unparsed"]:
-        raise ActError("dkms status has a line of an unknown form, so the state of the modules is not known: '%s'. Nothing was changed. "
-                       "Next step: run dkms status on the node." % state["unparsed"][0])
+        raise ActError(
+            "dkms status has a line of an unknown form, so the state of the modules is not known: '%s'. Nothing was changed. "
+            "Next step: run dkms status on the node." % state["unparsed"][0]
+        )
     return {
         "available": state["available"],
         "entries": state["entries"],
@@ -55,7 +57,7 @@ def find_names(root, version):
     """Names of NVIDIA modules of a version that the node has, in the DKMS tree or as source."""
     found = set(name for name, other in dkms.trees(root) if other == version)
     for path in glob.glob(files.under(root, "/usr/src/nvidia*-%s/dkms.conf" % glob.escape(version))):
-        found.add(os.path.basename(os.path.dirname(path))[:-len(version) - 1])
+        found.add(os.path.basename(os.path.dirname(path))[: -len(version) - 1])
     return sorted(found)
 
 
@@ -94,7 +96,14 @@ class Tree:
     def failure(self, action, kernel, rc, out, err):
         log = dkms.log_path(self.root, self.name, self.version, kernel, self.arch) if action in ("build", "install") else None
         tail = dkms.log_tail(self.root, log)
-        text = "dkms %s of %s %s%s failed with rc %s: %s." % (action, self.name, self.version, " for kernel %s" % kernel if kernel else "", rc, dkms.meaning(rc))
+        text = "dkms %s of %s %s%s failed with rc %s: %s." % (
+            action,
+            self.name,
+            self.version,
+            " for kernel %s" % kernel if kernel else "",
+            rc,
+            dkms.meaning(rc),
+        )
         if rc in (1, 21) and kernel and not kernels.headers_present(self.root, kernel):
             text += " The headers of kernel %s are not installed. Next step: install linux-headers-%s." % (kernel, kernel)
         elif dkms.excluded(rc):
@@ -138,11 +147,16 @@ class Tree:
                 raise self.failure("mktarball", kernel, rc, out, err)
             tree = trees.inspect(temporary)
             if (kernel, self.arch) not in tree["kernels"] or not tree["kernels"][(kernel, self.arch)]["module"]:
-                raise ActError("The archive that dkms mktarball wrote holds no main NVIDIA kernel module for kernel %s (%s)." % (kernel, self.arch), kernel=kernel)
+                raise ActError(
+                    "The archive that dkms mktarball wrote holds no main NVIDIA kernel module for kernel %s (%s)." % (kernel, self.arch), kernel=kernel
+                )
             found = trees.describe_module(temporary, tree["kernels"][(kernel, self.arch)]["module"], self.runner)
             if found["version"] != self.version or not modules.made_for(kernel, found["vermagic"]):
-                raise ActError("The archive that dkms mktarball wrote holds version %s for '%s', not %s for kernel %s."
-                               % (found["version"], found["vermagic"], self.version, kernel), kernel=kernel)
+                raise ActError(
+                    "The archive that dkms mktarball wrote holds version %s for '%s', not %s for kernel %s."
+                    % (found["version"], found["vermagic"], self.version, kernel),
+                    kernel=kernel,
+                )
             digest = trees.sha256_of(temporary)
             trees.write_sha256(target, digest)
             os.replace(temporary, target)
@@ -168,16 +182,22 @@ class Tree:
         now = view(self.root, self.runner, self.name, self.version, wanted_kernels)
         wrong = [kernel for kernel in wanted_kernels if not dkms_plan.settled(now, kernel, self.version)]
         if wrong:
-            raise ActError("%s %s is not in place, though every command ended well: %s." % (
-                self.name, self.version, "; ".join("kernel %s: %s" % (kernel, dkms_plan.describe(kernel, now)) for kernel in wrong)), kernels=wrong)
+            raise ActError(
+                "%s %s is not in place, though every command ended well: %s."
+                % (self.name, self.version, "; ".join("kernel %s: %s" % (kernel, dkms_plan.describe(kernel, now)) for kernel in wrong)),
+                kernels=wrong,
+            )
         return now
 
     def verify_absent(self, wanted_kernels, whole):
         now = view(self.root, self.runner, self.name, self.version, wanted_kernels)
         left = [kernel for kernel in wanted_kernels if now["states"][kernel] not in ("absent", "added") or self.file_left(now, kernel)]
         if left or (whole and any((entry["name"], entry["version"]) == (self.name, self.version) for entry in now["entries"])):
-            raise ActError("%s %s is still there, though every command ended well: %s." % (
-                self.name, self.version, "; ".join("kernel %s: %s" % (kernel, dkms_plan.describe(kernel, now)) for kernel in left) or "its DKMS tree"), kernels=left)
+            raise ActError(
+                "%s %s is still there, though every command ended well: %s."
+                % (self.name, self.version, "; ".join("kernel %s: %s" % (kernel, dkms_plan.describe(kernel, now)) for kernel in left) or "its DKMS tree"),
+                kernels=left,
+            )
         return now
 
     def file_left(self, now, kernel):
@@ -234,7 +254,10 @@ class Tree:
     def node(self, wanted_kernels):
         """What an archive is held against."""
         return {
-            "name": self.name, "version": self.version, "kernels": list(wanted_kernels), "arch": self.arch,
+            "name": self.name,
+            "version": self.version,
+            "kernels": list(wanted_kernels),
+            "arch": self.arch,
             "compilers": dict((kernel, dkms.compiler_id(dkms.kernel_config(self.root, kernel))) for kernel in wanted_kernels),
             "conf": source_conf(self.root, self.name, self.version),
             "secure_boot": secureboot.read(self.root, self.runner),

@@ -23,14 +23,20 @@ def module_right(item, kernel, version):
 def clear_steps(leftovers, name, version, kernels=None):
     """What an interrupted build left of this module version, and of these kernels where the kernel is known."""
     mine = [item for item in leftovers if (item["name"], item["version"]) == (name, version)]
-    return [step("clear", item["kernel"], path=item["path"], reason=item["reason"]) for item in mine
-            if kernels is None or item["kernel"] is None or item["kernel"] in kernels]
+    return [
+        step("clear", item["kernel"], path=item["path"], reason=item["reason"])
+        for item in mine
+        if kernels is None or item["kernel"] is None or item["kernel"] in kernels
+    ]
 
 
 def other_installed(entries, name, version, kernel):
     """Other versions of the same module that DKMS has installed for a kernel: they give way first."""
-    return sorted(entry["version"] for entry in entries
-                  if entry["name"] == name and entry["version"] != version and entry["kernel"] == kernel and entry["state"] == "installed")
+    return sorted(
+        entry["version"]
+        for entry in entries
+        if entry["name"] == name and entry["version"] != version and entry["kernel"] == kernel and entry["state"] == "installed"
+    )
 
 
 def stale(entries, name, version):
@@ -52,14 +58,19 @@ def built(kernels, view, name, version, force=False):
     todo = [kernel for kernel in kernels if force or not settled(view, kernel, version)]
     steps += clear_steps(view["leftovers"], name, version)
     if todo and not view["source"] and any(view["states"][kernel] not in ("built", "installed", "differs") for kernel in todo):
-        problems.append("The source of %s %s is not on this node: found nothing at /usr/src/%s-%s. Install the package that carries it." % (name, version, name, version))
+        problems.append(
+            "The source of %s %s is not on this node: found nothing at /usr/src/%s-%s. Install the package that carries it." % (name, version, name, version)
+        )
     if todo and view["source"] and all(view["states"][kernel] == "absent" for kernel in kernels):
         steps.append(step("add"))
     for kernel in todo:
         state = view["states"][kernel]
         compiles = force or state not in ("built", "installed", "differs")
         if compiles and not view["headers"].get(kernel):
-            problems.append("The headers of kernel %s are not installed, so no module can be built for it. Install linux-headers-%s, or leave that kernel out." % (kernel, kernel))
+            problems.append(
+                "The headers of kernel %s are not installed, so no module can be built for it. Install linux-headers-%s, or leave that kernel out."
+                % (kernel, kernel)
+            )
         if compiles and state in ("incomplete", "built", "installed", "differs"):
             steps.append(step("unbuild", kernel))
         if compiles:

@@ -53,9 +53,13 @@ class Task:
         if not names and self.state == "absent":
             return None
         if not names:
-            raise ActError("This node has no NVIDIA module of version %s: there is none in %s, and no source in /usr/src. "
-                           "Next step: install the driver's DKMS package of that version." % (self.version, dkms.TREE))
-        raise ActError("This node has several NVIDIA modules of version %s: %s. Next step: say which one with the option 'name'." % (self.version, ", ".join(names)))
+            raise ActError(
+                "This node has no NVIDIA module of version %s: there is none in %s, and no source in /usr/src. "
+                "Next step: install the driver's DKMS package of that version." % (self.version, dkms.TREE)
+            )
+        raise ActError(
+            "This node has several NVIDIA modules of version %s: %s. Next step: say which one with the option 'name'." % (self.version, ", ".join(names))
+        )
 
     def _tree(self, name):
         return Tree(name, self.version, self.runner, self.root, self.params["build_timeout_s"], self.arch)
@@ -64,11 +68,15 @@ class Task:
         wanted = self.params["kernels"]
         if wanted is None:
             if not self.installed:
-                raise ActError("No kernel that can boot was found: nothing in /lib/modules has an image in /boot. Next step: install a kernel, or name the kernels.")
+                raise ActError(
+                    "No kernel that can boot was found: nothing in /lib/modules has an image in /boot. Next step: install a kernel, or name the kernels."
+                )
             return list(self.installed)
         for kernel in wanted:
             if self.state != "absent" and not os.path.isdir(os.path.join(self.root, "lib/modules", kernel)):
-                raise ActError("Kernel %s is not installed: there is no /lib/modules/%s. Installed are: %s." % (kernel, kernel, ", ".join(self.installed) or "none"))
+                raise ActError(
+                    "Kernel %s is not installed: there is no /lib/modules/%s. Installed are: %s." % (kernel, kernel, ", ".join(self.installed) or "none")
+                )
         return list(wanted)
 
     def _view(self, name, wanted):
@@ -205,7 +213,11 @@ class Task:
         elif "stage" in actions:
             staged = trees.staging_path(name, self.version)
         return {
-            "changed": changed, "name": name, "steps": steps, "staged": staged, "lock_waited_s": None,
+            "changed": changed,
+            "name": name,
+            "steps": steps,
+            "staged": staged,
+            "lock_waited_s": None,
             "kernels": dict((kernel, {"before": before[kernel], "after": after[kernel]}) for kernel in wanted),
             "stale": dkms_plan.stale((now or view)["entries"], name, self.version) if view else [],
             "diff": {

@@ -67,8 +67,15 @@ def pci_device(facts, target, expect_loaded):
     if devices is None:
         yield finding("pci_device", "node", UNKNOWN, None, "an NVIDIA GPU", "The PCI bus cannot be listed.", "Look at /sys/bus/pci/devices on the node.")
     elif not devices:
-        yield finding("pci_device", "node", FAIL, [], "an NVIDIA GPU", "There is no NVIDIA GPU on the PCI bus.",
-                      "Check that this is a GPU node and that its GPUs have power (lspci -d 10de:).")
+        yield finding(
+            "pci_device",
+            "node",
+            FAIL,
+            [],
+            "an NVIDIA GPU",
+            "There is no NVIDIA GPU on the PCI bus.",
+            "Check that this is a GPU node and that its GPUs have power (lspci -d 10de:).",
+        )
     else:
         yield finding("pci_device", "node", PASS, [item["address"] for item in devices], "an NVIDIA GPU")
 
@@ -91,27 +98,57 @@ def polygon(facts, expect_loaded):
 def versions_agree(facts, target, expect_loaded, wanted_version=None):
     seen = polygon(facts, expect_loaded)
     if target is None:
-        yield finding("versions_agree", "node", FAIL, {}, "an installed driver", "No NVIDIA driver is installed: no package, no kernel module, no library.",
-                      "Install the driver.")
+        yield finding(
+            "versions_agree",
+            "node",
+            FAIL,
+            {},
+            "an installed driver",
+            "No NVIDIA driver is installed: no package, no kernel module, no library.",
+            "Install the driver.",
+        )
         return
     common = wanted_version or Counter(sorted(seen.values())).most_common(1)[0][0] if seen else target
     odd = sorted(name for name, version in seen.items() if version != common)
     if odd:
         parts = ", ".join("%s is %s" % (name, seen[name]) for name in odd)
-        yield finding("versions_agree", "node", FAIL, seen, common, "Not every part of the driver is %s: %s." % (common, parts),
-                      "Install one coherent set of the wanted version, then load it or reboot.")
+        yield finding(
+            "versions_agree",
+            "node",
+            FAIL,
+            seen,
+            common,
+            "Not every part of the driver is %s: %s." % (common, parts),
+            "Install one coherent set of the wanted version, then load it or reboot.",
+        )
     elif not facts["library"]["version"] and not facts["library"]["candidates"]:
-        yield finding("versions_agree", "node", FAIL, seen, common, "The library libnvidia-ml is not installed.",
-                      "Install the driver's libraries of version %s." % common)
+        yield finding(
+            "versions_agree", "node", FAIL, seen, common, "The library libnvidia-ml is not installed.", "Install the driver's libraries of version %s." % common
+        )
     elif not facts["library"]["version"]:
-        yield finding("versions_agree", "node", UNKNOWN, dict(seen, candidates=facts["library"]["candidates"]), common,
-                      "Several versions of libnvidia-ml are on disk and no link says which one is used.",
-                      "Remove the one that no package owns (dpkg -S PATH).")
+        yield finding(
+            "versions_agree",
+            "node",
+            UNKNOWN,
+            dict(seen, candidates=facts["library"]["candidates"]),
+            common,
+            "Several versions of libnvidia-ml are on disk and no link says which one is used.",
+            "Remove the one that no package owns (dpkg -S PATH).",
+        )
     elif not facts["dpkg"]["available"]:
-        yield finding("versions_agree", "node", UNKNOWN, seen, common, "The installed packages cannot be read: %s." % facts["dpkg"]["error"],
-                      "Run dpkg-query -W on the node.")
+        yield finding(
+            "versions_agree",
+            "node",
+            UNKNOWN,
+            seen,
+            common,
+            "The installed packages cannot be read: %s." % facts["dpkg"]["error"],
+            "Run dpkg-query -W on the node.",
+        )
     elif expect_loaded and facts["loaded"]["state"] == "unknown":
-        yield finding("versions_agree", "node", UNKNOWN, seen, common, "Which driver is loaded cannot be read.", "Look at /proc/driver/nvidia/version on the node.")
+        yield finding(
+            "versions_agree", "node", UNKNOWN, seen, common, "Which driver is loaded cannot be read.", "Look at /proc/driver/nvidia/version on the node."
+        )
     else:
         yield finding("versions_agree", "node", PASS, seen, common)
 
@@ -119,8 +156,15 @@ def versions_agree(facts, target, expect_loaded, wanted_version=None):
 def kernel_module(facts, target, expect_loaded):
     installed = facts["kernel"]["installed"]
     if not installed:
-        yield finding("kernel_module", "node", UNKNOWN, [], "a kernel that can boot", "No installed kernel with an image was found.",
-                      "Look at /boot and /lib/modules on the node.")
+        yield finding(
+            "kernel_module",
+            "node",
+            UNKNOWN,
+            [],
+            "a kernel that can boot",
+            "No installed kernel with an image was found.",
+            "Look at /boot and /lib/modules on the node.",
+        )
     for kernel in installed:
         if target is None:
             yield finding("kernel_module", kernel, NOT_APPLICABLE, None, None, "No driver is installed.")
@@ -152,12 +196,21 @@ def dkms_state(facts, target, expect_loaded):
     state = facts["dkms"]
     for kernel in facts["kernel"]["installed"]:
         if target is None or not uses_dkms(facts):
-            yield finding("dkms_state", kernel, NOT_APPLICABLE, None, None, "No driver is installed." if target is None else "The kernel modules are not made by DKMS.")
+            yield finding(
+                "dkms_state", kernel, NOT_APPLICABLE, None, None, "No driver is installed." if target is None else "The kernel modules are not made by DKMS."
+            )
             continue
         lines = [line for line in state["unparsed"] if "nvidia" in line]
         if not state["available"] or lines:
-            yield finding("dkms_state", kernel, UNKNOWN, lines or None, "installed",
-                          "The state of DKMS cannot be read: %s." % (state["error"] or "dkms status has a line of an unknown form: %s" % lines[0]), "Run dkms status on the node.")
+            yield finding(
+                "dkms_state",
+                kernel,
+                UNKNOWN,
+                lines or None,
+                "installed",
+                "The state of DKMS cannot be read: %s." % (state["error"] or "dkms status has a line of an unknown form: %s" % lines[0]),
+                "Run dkms status on the node.",
+            )
             continue
         names = sorted(set(entry["name"] for entry in state["entries"] if entry["version"] == target))
         states = dict((name, dkms.state_of(state["entries"], name, target, kernel)) for name in names)
@@ -165,8 +218,15 @@ def dkms_state(facts, target, expect_loaded):
             yield finding("dkms_state", kernel, PASS, states, "installed")
             continue
         value = sorted(states.values())[0] if states else "absent"
-        yield finding("dkms_state", kernel, FAIL, states or "absent", "installed", "DKMS has driver %s as '%s' for kernel %s, not as installed." % (target, value, kernel),
-                      STATE_STEPS.get(value, "Run dkms status on the node."))
+        yield finding(
+            "dkms_state",
+            kernel,
+            FAIL,
+            states or "absent",
+            "installed",
+            "DKMS has driver %s as '%s' for kernel %s, not as installed." % (target, value, kernel),
+            STATE_STEPS.get(value, "Run dkms status on the node."),
+        )
 
 
 def kernel_headers(facts, target, expect_loaded):
@@ -175,25 +235,48 @@ def kernel_headers(facts, target, expect_loaded):
         if present:
             yield finding("kernel_headers", kernel, PASS, True, True)
         elif present is None:
-            yield finding("kernel_headers", kernel, UNKNOWN, None, True, "Whether the headers of kernel %s are there cannot be read." % kernel,
-                          "Look at /lib/modules/%s/build." % kernel)
+            yield finding(
+                "kernel_headers",
+                kernel,
+                UNKNOWN,
+                None,
+                True,
+                "Whether the headers of kernel %s are there cannot be read." % kernel,
+                "Look at /lib/modules/%s/build." % kernel,
+            )
         elif target and judge_module(facts, kernel, target)[0] == PASS:
             yield finding("kernel_headers", kernel, NOT_APPLICABLE, False, None, "The headers are missing, but the module of this kernel is already on disk.")
         else:
-            yield finding("kernel_headers", kernel, FAIL, False, True, "The headers of kernel %s are not installed, so no module can be built for it." % kernel,
-                          "Install linux-headers-%s, or remove the kernel." % kernel)
+            yield finding(
+                "kernel_headers",
+                kernel,
+                FAIL,
+                False,
+                True,
+                "The headers of kernel %s are not installed, so no module can be built for it." % kernel,
+                "Install linux-headers-%s, or remove the kernel." % kernel,
+            )
 
 
 def dkms_stale(facts, target, expect_loaded):
     state = facts["dkms"]
     if not state["available"]:
         status = UNKNOWN if uses_dkms(facts) else NOT_APPLICABLE
-        yield finding("dkms_stale", "node", status, None, [], "DKMS trees of other versions cannot be listed: %s." % state["error"], "Run dkms status on the node.")
+        yield finding(
+            "dkms_stale", "node", status, None, [], "DKMS trees of other versions cannot be listed: %s." % state["error"], "Run dkms status on the node."
+        )
         return
     stale = sorted(set((entry["name"], entry["version"]) for entry in state["entries"] if entry["version"] != target))
     for name, version in stale:
-        yield finding("dkms_stale", "%s/%s" % (name, version), FAIL, version, target, "DKMS still has %s/%s; it builds the newest version it has for a new kernel." % (name, version),
-                      "Remove it: dkms remove %s/%s --all." % (name, version))
+        yield finding(
+            "dkms_stale",
+            "%s/%s" % (name, version),
+            FAIL,
+            version,
+            target,
+            "DKMS still has %s/%s; it builds the newest version it has for a new kernel." % (name, version),
+            "Remove it: dkms remove %s/%s --all." % (name, version),
+        )
     if not stale:
         yield finding("dkms_stale", "node", PASS, [], [])
 
@@ -201,9 +284,15 @@ def dkms_stale(facts, target, expect_loaded):
 def dkms_leftover(facts, target, expect_loaded):
     leftovers = facts["dkms"]["leftovers"]
     for item in leftovers:
-        yield finding("dkms_leftover", item["path"], FAIL, item["path"], "nothing left over",
-                      "DKMS tree %s/%s: %s%s." % (item["name"], item["version"], item["reason"], " (kernel %s)" % item["kernel"] if item["kernel"] else ""),
-                      "Build the module again with dkms_module; it clears what is left. The end of make.log there says why a build failed.")
+        yield finding(
+            "dkms_leftover",
+            item["path"],
+            FAIL,
+            item["path"],
+            "nothing left over",
+            "DKMS tree %s/%s: %s%s." % (item["name"], item["version"], item["reason"], " (kernel %s)" % item["kernel"] if item["kernel"] else ""),
+            "Build the module again with dkms_module; it clears what is left. The end of make.log there says why a build failed.",
+        )
     if not leftovers:
         yield finding("dkms_leftover", "node", PASS, [], [])
 
@@ -211,17 +300,38 @@ def dkms_leftover(facts, target, expect_loaded):
 def next_boot_kernel(facts, target, expect_loaded):
     kernel, source = facts["kernel"]["next_boot"], facts["kernel"]["next_boot_source"]
     if kernel is None:
-        yield finding("next_boot_kernel", "node", UNKNOWN, None, "a kernel with module %s" % target if target else "a known kernel", "Which kernel boots next is not known: %s." % source,
-                      "Set the boot loader's default to an installed kernel (grub-set-default, update-grub).")
+        yield finding(
+            "next_boot_kernel",
+            "node",
+            UNKNOWN,
+            None,
+            "a kernel with module %s" % target if target else "a known kernel",
+            "Which kernel boots next is not known: %s." % source,
+            "Set the boot loader's default to an installed kernel (grub-set-default, update-grub).",
+        )
     elif kernel not in facts["kernel"]["installed"]:
-        yield finding("next_boot_kernel", kernel, FAIL, kernel, facts["kernel"]["installed"], "The kernel that boots next, %s (%s), is not installed." % (kernel, source),
-                      "Set the boot loader's default to an installed kernel.")
+        yield finding(
+            "next_boot_kernel",
+            kernel,
+            FAIL,
+            kernel,
+            facts["kernel"]["installed"],
+            "The kernel that boots next, %s (%s), is not installed." % (kernel, source),
+            "Set the boot loader's default to an installed kernel.",
+        )
     elif target is None:
         yield finding("next_boot_kernel", kernel, NOT_APPLICABLE, kernel, None, "No driver is installed.")
     else:
         status, observed, message = judge_module(facts, kernel, target)
-        yield finding("next_boot_kernel", kernel, status, observed, target, message and "It boots next (%s): %s" % (source, message),
-                      "" if status == PASS else "Do not reboot. Build module %s for kernel %s first." % (target, kernel))
+        yield finding(
+            "next_boot_kernel",
+            kernel,
+            status,
+            observed,
+            target,
+            message and "It boots next (%s): %s" % (source, message),
+            "" if status == PASS else "Do not reboot. Build module %s for kernel %s first." % (target, kernel),
+        )
 
 
 def loaded_version(facts, target, expect_loaded):
@@ -231,13 +341,29 @@ def loaded_version(facts, target, expect_loaded):
     elif target is None:
         yield finding("loaded_version", "node", NOT_APPLICABLE, version, None, "No driver is installed.")
     elif state == "unknown":
-        yield finding("loaded_version", "node", UNKNOWN, None, target, "Which driver is loaded cannot be read.", "Look at /proc/driver/nvidia/version on the node.")
+        yield finding(
+            "loaded_version", "node", UNKNOWN, None, target, "Which driver is loaded cannot be read.", "Look at /proc/driver/nvidia/version on the node."
+        )
     elif state == "not_loaded":
-        yield finding("loaded_version", "node", FAIL, None, target, "The NVIDIA kernel module is not loaded.",
-                      "Load it (modprobe nvidia) or reboot, once the module is on disk for the kernel that runs or boots; the kernel log says why it did not load.")
+        yield finding(
+            "loaded_version",
+            "node",
+            FAIL,
+            None,
+            target,
+            "The NVIDIA kernel module is not loaded.",
+            "Load it (modprobe nvidia) or reboot, once the module is on disk for the kernel that runs or boots; the kernel log says why it did not load.",
+        )
     elif facts["loaded"]["disagree"]:
-        yield finding("loaded_version", "node", UNKNOWN, version, target, "/sys/module/nvidia/version and /proc/driver/nvidia/version name different versions.",
-                      "Read both on the node.")
+        yield finding(
+            "loaded_version",
+            "node",
+            UNKNOWN,
+            version,
+            target,
+            "/sys/module/nvidia/version and /proc/driver/nvidia/version name different versions.",
+            "Read both on the node.",
+        )
     elif version != target:
         yield finding("loaded_version", "node", FAIL, version, target, "Driver %s is loaded, not %s." % (version, target), "Reload the driver or reboot.")
     else:
@@ -249,8 +375,9 @@ def nouveau(facts, target, expect_loaded):
     if value is None:
         yield finding("nouveau", "node", UNKNOWN, None, False, "Whether nouveau is loaded cannot be read.", "Look at /proc/modules on the node.")
     elif value:
-        yield finding("nouveau", "node", FAIL, True, False, "The nouveau driver is loaded and holds the GPUs.",
-                      "Blacklist nouveau, rebuild the initramfs and reboot.")
+        yield finding(
+            "nouveau", "node", FAIL, True, False, "The nouveau driver is loaded and holds the GPUs.", "Blacklist nouveau, rebuild the initramfs and reboot."
+        )
     else:
         yield finding("nouveau", "node", PASS, False, False)
 
@@ -263,18 +390,55 @@ def secure_boot(facts, target, expect_loaded):
     if state == "disabled":
         yield finding("secure_boot", kernel, PASS, "disabled", None)
     elif item is None or item["error"]:
-        yield finding("secure_boot", kernel, NOT_APPLICABLE if state != "unknown" and item is None else UNKNOWN, state, "a signed module",
-                      "Secure Boot is %s, and there is no readable module to check for kernel %s." % (state, kernel), "Build the module, then look again.")
+        yield finding(
+            "secure_boot",
+            kernel,
+            NOT_APPLICABLE if state != "unknown" and item is None else UNKNOWN,
+            state,
+            "a signed module",
+            "Secure Boot is %s, and there is no readable module to check for kernel %s." % (state, kernel),
+            "Build the module, then look again.",
+        )
     elif state != "enabled":
-        yield finding("secure_boot", kernel, UNKNOWN, {"state": state, "signer": signer}, "a known state", "Whether Secure Boot is on cannot be read.", "Run mokutil --sb-state on the node.")
+        yield finding(
+            "secure_boot",
+            kernel,
+            UNKNOWN,
+            {"state": state, "signer": signer},
+            "a known state",
+            "Whether Secure Boot is on cannot be read.",
+            "Run mokutil --sb-state on the node.",
+        )
     elif not signer:
-        yield finding("secure_boot", kernel, FAIL, None, "a signed module", "Secure Boot is on and the module %s is not signed: it will not load." % item["path"],
-                      "Sign it with an enrolled key (DKMS signs with mok_signing_key), or use signed modules of the distribution.")
+        yield finding(
+            "secure_boot",
+            kernel,
+            FAIL,
+            None,
+            "a signed module",
+            "Secure Boot is on and the module %s is not signed: it will not load." % item["path"],
+            "Sign it with an enrolled key (DKMS signs with mok_signing_key), or use signed modules of the distribution.",
+        )
     elif keys is None:
-        yield finding("secure_boot", kernel, UNKNOWN, signer, "an enrolled key", "The module is signed by '%s', and the enrolled keys cannot be listed." % signer, "Run mokutil --list-enrolled on the node.")
+        yield finding(
+            "secure_boot",
+            kernel,
+            UNKNOWN,
+            signer,
+            "an enrolled key",
+            "The module is signed by '%s', and the enrolled keys cannot be listed." % signer,
+            "Run mokutil --list-enrolled on the node.",
+        )
     elif signer not in keys:
-        yield finding("secure_boot", kernel, FAIL, signer, keys, "Secure Boot is on and the module's signer '%s' is not among the enrolled keys: it will not load." % signer,
-                      "Enrol the key (mokutil --import; it is confirmed at the console), or sign with an enrolled one.")
+        yield finding(
+            "secure_boot",
+            kernel,
+            FAIL,
+            signer,
+            keys,
+            "Secure Boot is on and the module's signer '%s' is not among the enrolled keys: it will not load." % signer,
+            "Enrol the key (mokutil --import; it is confirmed at the console), or sign with an enrolled one.",
+        )
     else:
         yield finding("secure_boot", kernel, PASS, signer, keys)
 
@@ -287,22 +451,43 @@ def flavour(facts, kernel):
 def gsp_firmware(facts, target, expect_loaded):
     kind = flavour(facts, facts["kernel"]["next_boot"])
     if target is None or versions.compare(target, FIRST_GSP) < 0:
-        yield finding("gsp_firmware", "node", NOT_APPLICABLE, facts["gsp_firmware"], None, "No driver is installed." if target is None else "Driver %s has no GSP firmware." % target)
+        yield finding(
+            "gsp_firmware",
+            "node",
+            NOT_APPLICABLE,
+            facts["gsp_firmware"],
+            None,
+            "No driver is installed." if target is None else "Driver %s has no GSP firmware." % target,
+        )
     elif target in facts["gsp_firmware"]:
         yield finding("gsp_firmware", "node", PASS, facts["gsp_firmware"], target)
     elif facts["gsp_disabled"] and kind == "proprietary":
         yield finding("gsp_firmware", "node", NOT_APPLICABLE, facts["gsp_firmware"], None, "GSP firmware is switched off (NVreg_EnableGpuFirmware=0).")
     else:
-        yield finding("gsp_firmware", "node", FAIL, facts["gsp_firmware"], target, "There is no GSP firmware of version %s in /lib/firmware/nvidia." % target,
-                      "Install the firmware package of that version.")
+        yield finding(
+            "gsp_firmware",
+            "node",
+            FAIL,
+            facts["gsp_firmware"],
+            target,
+            "There is no GSP firmware of version %s in /lib/firmware/nvidia." % target,
+            "Install the firmware package of that version.",
+        )
 
 
 def dpkg_interrupted(facts, target, expect_loaded):
     state = facts["dpkg"]
     if state["interrupted"] or state["journal"]:
         names = ["%s (%s)" % (item["package"], item["state"]) for item in state["interrupted"]]
-        yield finding("dpkg_interrupted", "node", FAIL, names or "%d journal entries" % state["journal"], [], "dpkg was interrupted: %s." % (", ".join(names) or "its journal is not empty"),
-                      "Run dpkg --configure -a, then apt-get -f install if it asks for it.")
+        yield finding(
+            "dpkg_interrupted",
+            "node",
+            FAIL,
+            names or "%d journal entries" % state["journal"],
+            [],
+            "dpkg was interrupted: %s." % (", ".join(names) or "its journal is not empty"),
+            "Run dpkg --configure -a, then apt-get -f install if it asks for it.",
+        )
     elif not state["available"]:
         yield finding("dpkg_interrupted", "node", UNKNOWN, None, [], "dpkg cannot be asked: %s." % state["error"], "Run dpkg-query -W on the node.")
     else:
@@ -312,13 +497,31 @@ def dpkg_interrupted(facts, target, expect_loaded):
 def runfile_remains(facts, target, expect_loaded):
     paths = facts["runfile"]
     if paths:
-        yield finding("runfile_remains", "node", FAIL, paths, [], "The driver was once installed with NVIDIA's .run installer: %s." % ", ".join(paths),
-                      "Run nvidia-uninstall and remove the log, or the packages and the .run files overwrite each other.")
+        yield finding(
+            "runfile_remains",
+            "node",
+            FAIL,
+            paths,
+            [],
+            "The driver was once installed with NVIDIA's .run installer: %s." % ", ".join(paths),
+            "Run nvidia-uninstall and remove the log, or the packages and the .run files overwrite each other.",
+        )
     else:
         yield finding("runfile_remains", "node", PASS, [], [])
 
 
 CHECKS = (
-    pci_device, kernel_module, dkms_state, kernel_headers, dkms_stale, dkms_leftover, next_boot_kernel, loaded_version, nouveau, secure_boot, gsp_firmware,
-    dpkg_interrupted, runfile_remains,
+    pci_device,
+    kernel_module,
+    dkms_state,
+    kernel_headers,
+    dkms_stale,
+    dkms_leftover,
+    next_boot_kernel,
+    loaded_version,
+    nouveau,
+    secure_boot,
+    gsp_firmware,
+    dpkg_interrupted,
+    runfile_remains,
 )

@@ -27,7 +27,9 @@ def read(root="/"):
     for pid in sorted(int(name) for name in names if name.isdigit()):
         devices = sorted(opened(proc, pid) | mapped(proc, pid))
         if devices:
-            found.append({"pid": pid, "user": user(proc, pid), "comm": files.read_line("%s/%d/comm" % (proc, pid)), "unit": unit(proc, pid), "devices": devices})
+            found.append(
+                {"pid": pid, "user": user(proc, pid), "comm": files.read_line("%s/%d/comm" % (proc, pid)), "unit": unit(proc, pid), "devices": devices}
+            )
     return found
 
 

@@ -90,7 +90,9 @@ class FakeNode:
             for item in kernels:
                 state = "installed" if self.active(item) == version else "built"
                 note = ""
-                if state == "installed" and (not os.path.exists(self.module(item)) or read(self.module(item)) != read(self.tree(version, item, ARCH, "module", self.name + ".ko"))):
+                if state == "installed" and (
+                    not os.path.exists(self.module(item)) or read(self.module(item)) != read(self.tree(version, item, ARCH, "module", self.name + ".ko"))
+                ):
                     note = " (WARNING! Diff between built and installed module!)"
                 lines.append("%s/%s, %s, %s: %s%s" % (name, version, item, ARCH, state, note))
             if not kernels:

@@ -15,8 +15,16 @@ OLD, NEW, KERNEL = "535.216.03", "535.261.03", "6.1.0-56-amd64"
 
 
 def module(version=NEW, kernel=KERNEL, **fields):
-    item = {"version": version, "path": "/lib/modules/%s/updates/dkms/nvidia-current.ko" % kernel, "vermagic": "%s SMP preempt" % kernel, "signer": "key",
-            "license": "NVIDIA", "sig_key": None, "error": None, "others": []}
+    item = {
+        "version": version,
+        "path": "/lib/modules/%s/updates/dkms/nvidia-current.ko" % kernel,
+        "vermagic": "%s SMP preempt" % kernel,
+        "signer": "key",
+        "license": "NVIDIA",
+        "sig_key": None,
+        "error": None,
+        "others": [],
+    }
     item.update(fields)
     return item
 
@@ -40,8 +48,17 @@ def good():
         "gsp_disabled": False,
         "secure_boot": {"state": "disabled", "keys": None},
         "pci": [{"address": "0000:1b:00.0", "device": "0x2330", "class": "0x030200"}],
-        "dpkg": {"available": True, "error": None, "journal": 0, "interrupted": [],
-                 "packages": {"nvidia-kernel-dkms": package(), "libnvidia-ml1": package(), "nvidia-persistenced": package("535.171.04", source="nvidia-persistenced")}},
+        "dpkg": {
+            "available": True,
+            "error": None,
+            "journal": 0,
+            "interrupted": [],
+            "packages": {
+                "nvidia-kernel-dkms": package(),
+                "libnvidia-ml1": package(),
+                "nvidia-persistenced": package("535.171.04", source="nvidia-persistenced"),
+            },
+        },
         "dkms": {"available": True, "error": None, "entries": [dkms_entry()], "unparsed": [], "leftovers": []},
         "runfile": [],
     }
@@ -123,7 +140,12 @@ TABLE = [
     ("dkms_stale", ("dkms", "entries"), [dkms_entry(), dkms_entry(OLD, state="built")], "fail"),
     ("dkms_stale", ("dkms", "entries"), [dkms_entry(), dkms_entry("550.1.1", kernel=None, state="added")], "fail"),
     ("dkms_stale", ("dkms",), {"available": False, "error": "rc 1", "entries": [], "unparsed": [], "leftovers": []}, "unknown"),
-    ("dkms_leftover", ("dkms", "leftovers"), [{"name": "nvidia-current", "version": NEW, "kernel": KERNEL, "arch": None, "path": "/p", "reason": "interrupted"}], "fail"),
+    (
+        "dkms_leftover",
+        ("dkms", "leftovers"),
+        [{"name": "nvidia-current", "version": NEW, "kernel": KERNEL, "arch": None, "path": "/p", "reason": "interrupted"}],
+        "fail",
+    ),
     ("next_boot_kernel", ("kernel", "next_boot"), None, "unknown"),
     ("next_boot_kernel", ("kernel", "next_boot"), "6.1.0-99-amd64", "fail"),
     ("next_boot_kernel", ("modules", KERNEL), None, "fail"),
@@ -258,25 +280,37 @@ def test_after_an_installation_the_loaded_driver_is_not_held_against_the_node():
     assert audit.decide(facts, NEW)["verdict"] == "fail"
 
 
-@pytest.mark.parametrize(("path", "value", "required", "words"), [
-    (("loaded", "version"), OLD, True, "driver 535.216.03 is loaded, the module on disk for the running kernel is 535.261.03"),
-    (("library", "version"), OLD, True, "the library is 535.216.03"),
-    (("loaded",), {"state": "not_loaded", "version": None, "flavour": None, "disagree": False, "nouveau": False}, True, "not loaded"),
-    (("kernel", "next_boot"), "6.1.0-99-amd64", True, "6.1.0-99-amd64 boots next"),
-    (("kernel", "next_boot"), None, False, ""),
-    (("loaded", "nouveau"), True, True, "nouveau is loaded"),
-    (("pci",), [], False, ""),
-])
+@pytest.mark.parametrize(
+    ("path", "value", "required", "words"),
+    [
+        (("loaded", "version"), OLD, True, "driver 535.216.03 is loaded, the module on disk for the running kernel is 535.261.03"),
+        (("library", "version"), OLD, True, "the library is 535.216.03"),
+        (("loaded",), {"state": "not_loaded", "version": None, "flavour": None, "disagree": False, "nouveau": False}, True, "not loaded"),
+        (("kernel", "next_boot"), "6.1.0-99-amd64", True, "6.1.0-99-amd64 boots next"),
+        (("kernel", "next_boot"), None, False, ""),
+        (("loaded", "nouveau"), True, True, "nouveau is loaded"),
+        (("pci",), [], False, ""),
+    ],
+)
 def test_when_a_reboot_is_required(path, value, required, words):
     document = audit.decide(changed(path, value), NEW)
     assert document["reboot_required"] is required and words in document["reboot_required_reason"]
 
 
-@pytest.mark.parametrize(("path", "value"), [
-    (("kernel", "next_boot"), None), (("kernel", "next_boot"), "6.1.0-99-amd64"), (("modules", KERNEL), None), (("modules", KERNEL), module(OLD)),
-    (("modules", KERNEL), module(error="x")), (("dpkg", "journal"), 1), (("dpkg", "available"), False), (("secure_boot",), {"state": "unknown", "keys": None}),
-    (("secure_boot",), {"state": "enabled", "keys": []}),
-])
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("kernel", "next_boot"), None),
+        (("kernel", "next_boot"), "6.1.0-99-amd64"),
+        (("modules", KERNEL), None),
+        (("modules", KERNEL), module(OLD)),
+        (("modules", KERNEL), module(error="x")),
+        (("dpkg", "journal"), 1),
+        (("dpkg", "available"), False),
+        (("secure_boot",), {"state": "unknown", "keys": None}),
+        (("secure_boot",), {"state": "enabled", "keys": []}),
+    ],
+)
 def test_when_a_reboot_is_refused(path, value):
     document = audit.decide(changed(path, value), NEW)
     assert document["reboot_safe"] is False and document["reboot_safe_reason"]
@@ -292,9 +326,17 @@ def test_a_reboot_is_safe_for_the_other_kernel_that_has_its_module():
     assert document["reboot_safe"] and document["verdict"] == "pass" and document["reboot_required"]
 
 
-@pytest.mark.parametrize(("statuses", "expected"), [
-    ([], "unknown"), (["pass"], "pass"), (["not_applicable"], "unknown"), (["pass", "not_applicable"], "pass"), (["pass", "unknown"], "unknown"), (["unknown", "fail"], "fail"),
-])
+@pytest.mark.parametrize(
+    ("statuses", "expected"),
+    [
+        ([], "unknown"),
+        (["pass"], "pass"),
+        (["not_applicable"], "unknown"),
+        (["pass", "not_applicable"], "pass"),
+        (["pass", "unknown"], "unknown"),
+        (["unknown", "fail"], "fail"),
+    ],
+)
 def test_the_verdict(statuses, expected):
     assert audit.verdict([{"status": status} for status in statuses]) == expected
 

@@ -21,29 +21,40 @@ def entry(version=NEW, kernel=K, state="installed"):
 
 
 def view(state="installed", item=None, entries=(), headers=True, leftovers=(), source=True):
-    return {"available": True, "states": {K: state}, "modules": {K: item}, "entries": list(entries), "headers": {K: headers}, "leftovers": list(leftovers), "source": source}
+    return {
+        "available": True,
+        "states": {K: state},
+        "modules": {K: item},
+        "entries": list(entries),
+        "headers": {K: headers},
+        "leftovers": list(leftovers),
+        "source": source,
+    }
 
 
 def actions(steps):
     return [item["action"] for item in steps]
 
 
-@pytest.mark.parametrize(("state", "item", "force", "expected", "forced"), [
-    ("installed", module(), False, [], None),
-    ("installed", module(), True, ["unbuild", "build", "install"], True),
-    ("installed", None, False, ["install"], True),
-    ("installed", module(OLD), False, ["install"], True),
-    ("installed", module(kernel="6.1.0-1"), False, ["install"], True),
-    ("installed", module(error="unreadable"), False, ["install"], True),
-    ("differs", module(OLD), False, ["install"], True),
-    ("built", None, False, ["install"], False),
-    ("built", module(OLD), False, ["install"], True),
-    ("incomplete", None, False, ["unbuild", "build", "install"], False),
-    ("added", None, False, ["build", "install"], False),
-    ("broken", None, False, ["build", "install"], False),
-    ("absent", None, False, ["add", "build", "install"], False),
-    ("absent", module(OLD), False, ["add", "build", "install"], True),
-])
+@pytest.mark.parametrize(
+    ("state", "item", "force", "expected", "forced"),
+    [
+        ("installed", module(), False, [], None),
+        ("installed", module(), True, ["unbuild", "build", "install"], True),
+        ("installed", None, False, ["install"], True),
+        ("installed", module(OLD), False, ["install"], True),
+        ("installed", module(kernel="6.1.0-1"), False, ["install"], True),
+        ("installed", module(error="unreadable"), False, ["install"], True),
+        ("differs", module(OLD), False, ["install"], True),
+        ("built", None, False, ["install"], False),
+        ("built", module(OLD), False, ["install"], True),
+        ("incomplete", None, False, ["unbuild", "build", "install"], False),
+        ("added", None, False, ["build", "install"], False),
+        ("broken", None, False, ["build", "install"], False),
+        ("absent", None, False, ["add", "build", "install"], False),
+        ("absent", module(OLD), False, ["add", "build", "install"], True),
+    ],
+)
 def test_built(state, item, force, expected, forced):
     steps, problems = dkms_plan.built([K], view(state, item), N, NEW, force)
     assert actions(steps) == expected and problems == []
@@ -51,10 +62,15 @@ def test_built(state, item, force, expected, forced):
         assert steps[-1]["force"] is forced
 
 
-@pytest.mark.parametrize(("state", "headers", "source", "words"), [
-    ("added", False, True, "Install linux-headers-6.1.0-56-amd64"), ("absent", True, False, "nothing at /usr/src/nvidia-current-535.261.03"), ("built", False, False, None),
-    ("installed", False, False, None),
-])
+@pytest.mark.parametrize(
+    ("state", "headers", "source", "words"),
+    [
+        ("added", False, True, "Install linux-headers-6.1.0-56-amd64"),
+        ("absent", True, False, "nothing at /usr/src/nvidia-current-535.261.03"),
+        ("built", False, False, None),
+        ("installed", False, False, None),
+    ],
+)
 def test_what_stops_a_build(state, headers, source, words):
     problems = dkms_plan.built([K], view(state, None, headers=headers, source=source), N, NEW)[1]
     assert [words in problem for problem in problems] == ([True] if words else [])
@@ -75,9 +91,14 @@ def test_a_kernel_that_is_settled_is_left_alone():
 LEFT = {"name": N, "version": NEW, "kernel": K, "arch": "x86_64", "path": "/var/lib/dkms/x", "reason": "interrupted"}
 
 
-@pytest.mark.parametrize(("leftover", "expected"), [(LEFT, True), (dict(LEFT, kernel=None), True), (dict(LEFT, version=OLD), False), (dict(LEFT, name="nvidia"), False)])
+@pytest.mark.parametrize(
+    ("leftover", "expected"), [(LEFT, True), (dict(LEFT, kernel=None), True), (dict(LEFT, version=OLD), False), (dict(LEFT, name="nvidia"), False)]
+)
 def test_what_was_left_is_cleared_first(leftover, expected):
-    for steps in (dkms_plan.built([K], view("added", None, leftovers=[leftover]), N, NEW)[0], dkms_plan.imported([K], view("added", None, leftovers=[leftover]), N, NEW)[0]):
+    for steps in (
+        dkms_plan.built([K], view("added", None, leftovers=[leftover]), N, NEW)[0],
+        dkms_plan.imported([K], view("added", None, leftovers=[leftover]), N, NEW)[0],
+    ):
         assert (actions(steps)[0] == "clear") is expected
 
 
@@ -85,17 +106,33 @@ def test_what_was_left_is_cleared_even_when_nothing_is_to_be_built():
     assert actions(dkms_plan.built([K], view("installed", module(), leftovers=[LEFT]), N, NEW)[0]) == ["clear"]
 
 
-@pytest.mark.parametrize(("state", "item", "force", "expected"), [
-    ("installed", module(), False, []), ("installed", module(), True, ["unbuild", "load", "install"]), ("added", None, False, ["load", "install"]), ("absent", None, False, ["load", "install"]),
-    ("built", None, False, ["install"]), ("incomplete", None, False, ["unbuild", "load", "install"]), ("installed", None, False, ["install"]),
-])
+@pytest.mark.parametrize(
+    ("state", "item", "force", "expected"),
+    [
+        ("installed", module(), False, []),
+        ("installed", module(), True, ["unbuild", "load", "install"]),
+        ("added", None, False, ["load", "install"]),
+        ("absent", None, False, ["load", "install"]),
+        ("built", None, False, ["install"]),
+        ("incomplete", None, False, ["unbuild", "load", "install"]),
+        ("installed", None, False, ["install"]),
+    ],
+)
 def test_imported(state, item, force, expected):
     assert actions(dkms_plan.imported([K], view(state, item), N, NEW, force)[0]) == expected
 
 
-@pytest.mark.parametrize(("kernels", "entries", "expected"), [
-    (None, [], []), (None, [entry()], ["remove"]), (None, [entry(OLD)], []), ([K], [entry()], ["unbuild"]), ([K], [entry(kernel="other")], []), ([K], [entry(OLD)], []),
-])
+@pytest.mark.parametrize(
+    ("kernels", "entries", "expected"),
+    [
+        (None, [], []),
+        (None, [entry()], ["remove"]),
+        (None, [entry(OLD)], []),
+        ([K], [entry()], ["unbuild"]),
+        ([K], [entry(kernel="other")], []),
+        ([K], [entry(OLD)], []),
+    ],
+)
 def test_absent(kernels, entries, expected):
     assert actions(dkms_plan.absent(kernels, view("x", None, entries=entries), N, NEW)[0]) == expected
 
@@ -105,10 +142,16 @@ def test_stale_versions():
     assert dkms_plan.stale(entries, N, NEW) == [{"name": N, "version": OLD, "kernels": [{"kernel": K, "state": "built"}, {"kernel": "k2", "state": "built"}]}]
 
 
-@pytest.mark.parametrize(("steps", "expected"), [
-    ([], "installed, module on disk: 535.261.03"), ([dkms_plan.step("install", K)], "installed, module on disk: 535.261.03"), ([dkms_plan.step("install", "other")], "installed, module on disk: 535.261.03"),
-    ([dkms_plan.step("remove")], "absent, module on disk: none"), ([dkms_plan.step("unbuild", K)], "absent, module on disk: none"),
-])
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        ([], "installed, module on disk: 535.261.03"),
+        ([dkms_plan.step("install", K)], "installed, module on disk: 535.261.03"),
+        ([dkms_plan.step("install", "other")], "installed, module on disk: 535.261.03"),
+        ([dkms_plan.step("remove")], "absent, module on disk: none"),
+        ([dkms_plan.step("unbuild", K)], "absent, module on disk: none"),
+    ],
+)
 def test_the_prediction(steps, expected):
     assert dkms_plan.predicted(K, steps, view("installed", module()), NEW) == expected
 

@@ -24,7 +24,16 @@ def fake_node(tmp_path):
 
 
 def task(node, state="built", version=NEW, **params):
-    values = {"name": None, "version": version, "state": state, "kernels": None, "export_dir": None, "import_files": None, "force": False, "build_timeout_s": 3600}
+    values = {
+        "name": None,
+        "version": version,
+        "state": state,
+        "kernels": None,
+        "export_dir": None,
+        "import_files": None,
+        "force": False,
+        "build_timeout_s": 3600,
+    }
     values.update(params)
     return Task(values, node, node.root, ARCH)
 
@@ -136,10 +145,15 @@ def test_missing_headers_name_the_package_and_nothing_is_changed(node):
     assert snapshot(node) == before and not [call for call in node.calls if call[:2] == ["dkms", "build"]]
 
 
-@pytest.mark.parametrize(("state", "params", "words"), [
-    ("built", {"version": "1.2.3"}, "no NVIDIA module of version 1.2.3"), ("built", {"kernels": ["9.9"]}, "Kernel 9.9 is not installed"),
-    ("built", {"name": "nvidia-other"}, "source of nvidia-other 535.261.03 is not on this node"), ("exported", {"export_dir": "/x"}, "cannot be exported: kernel %s is 'absent'" % KERNEL),
-])
+@pytest.mark.parametrize(
+    ("state", "params", "words"),
+    [
+        ("built", {"version": "1.2.3"}, "no NVIDIA module of version 1.2.3"),
+        ("built", {"kernels": ["9.9"]}, "Kernel 9.9 is not installed"),
+        ("built", {"name": "nvidia-other"}, "source of nvidia-other 535.261.03 is not on this node"),
+        ("exported", {"export_dir": "/x"}, "cannot be exported: kernel %s is 'absent'" % KERNEL),
+    ],
+)
 def test_bad_input(node, state, params, words):
     with pytest.raises(dkms_act.ActError, match=words):
         task(node, state, **params).run()
@@ -291,7 +305,16 @@ def test_an_archive_for_another_kernel_is_refused(tmp_path, exported):
         task(node, "imported", import_files=[exported["path"]]).run()
 
 
-@pytest.mark.parametrize("path", ["/etc/passwd", "/var/lib/dkms", "/var/lib/dkms/nvidia-current/535.261.03/", "/var/lib/dkms/nvidia-current/535.261.03/../535.216.03", "/var/lib/dkms/other/1/build"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/etc/passwd",
+        "/var/lib/dkms",
+        "/var/lib/dkms/nvidia-current/535.261.03/",
+        "/var/lib/dkms/nvidia-current/535.261.03/../535.216.03",
+        "/var/lib/dkms/other/1/build",
+    ],
+)
 def test_nothing_outside_the_tree_is_cleared(node, path):
     write(node.root, "/etc/passwd", "x")
     write(node.root, "/var/lib/dkms/nvidia-current/535.216.03/keep", "x")

@@ -7,7 +7,19 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import dpkg, facts, files, firmware, holders, libraries, loaded, modules, pci, secureboot, versions
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import (
+    dpkg,
+    facts,
+    files,
+    firmware,
+    holders,
+    libraries,
+    loaded,
+    modules,
+    pci,
+    secureboot,
+    versions,
+)
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.recordings import KERNEL, Recorded, kernel, link, recorded, write
 
 MODULE = "/lib/modules/%s/updates/dkms/nvidia-current.ko" % KERNEL
@@ -15,14 +27,25 @@ BANNER = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.261.03  Thu May 22
 OPEN_BANNER = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  535.261.03  Release Build  (x@y)\n"
 
 
-@pytest.mark.parametrize(("left", "right", "expected"), [
-    ("535.261.03-1", "535.261.03-1", 0), ("535.261.03-1", "535.216.03-2", 1), ("535.216.03-2~bpo12+1", "535.216.03-2", -1),
-    ("1:1", "2", 1), ("6.1.0-9", "6.1.0-10", -1), ("1.0~rc1", "1.0", -1), ("1.0a", "1.0", 1), ("1.0+b", "1.0a", 1), ("1.0", "1.0-0", 0), ("01", "1", 0),
-    ("6.1.0-50-amd64", "6.1.0-50-rt-amd64", -1),
-])
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        ("535.261.03-1", "535.261.03-1", 0),
+        ("535.261.03-1", "535.216.03-2", 1),
+        ("535.216.03-2~bpo12+1", "535.216.03-2", -1),
+        ("1:1", "2", 1),
+        ("6.1.0-9", "6.1.0-10", -1),
+        ("1.0~rc1", "1.0", -1),
+        ("1.0a", "1.0", 1),
+        ("1.0+b", "1.0a", 1),
+        ("1.0", "1.0-0", 0),
+        ("01", "1", 0),
+        ("6.1.0-50-amd64", "6.1.0-50-rt-amd64", -1),
+    ],
+)
 def test_the_order_of_versions(left, right, expected):
     assert versions.compare(left, right) == expected
-    assert versions.compare(right, left) == -expected
+    assert versions.newest([left, right]) in ((left, right) if expected == 0 else (left,) if expected > 0 else (right,))
 
 
 def test_upstream_versions():
@@ -43,23 +66,52 @@ def test_links_are_followed_inside_the_root(tmp_path):
     assert files.read_text(str(tmp_path / "gone")) is None and files.listing(str(tmp_path / "gone")) is None
 
 
-@pytest.mark.parametrize(("name", "main"), [
-    ("nvidia.ko", True), ("nvidia-current.ko", True), ("nvidia-current-open.ko.xz", True), ("nvidia-srv.ko.zst", True), ("nvidia_open.ko.gz", True),
-    ("nvidia-tesla-535.ko", True), ("nvidia-legacy-390xx.ko", True),
-    ("nvidia-current-uvm.ko", False), ("nvidia-current-drm.ko", False), ("nvidia-modeset.ko", False), ("nvidia-current-open-peermem.ko", False),
-    ("nvidia-fs.ko", False), ("nvidia-wmi-ec-backlight.ko", False), ("nvidiafb.ko", False), ("nvidia.ko.bak", False),
-])
+@pytest.mark.parametrize(
+    ("name", "main"),
+    [
+        ("nvidia.ko", True),
+        ("nvidia-current.ko", True),
+        ("nvidia-current-open.ko.xz", True),
+        ("nvidia-srv.ko.zst", True),
+        ("nvidia_open.ko.gz", True),
+        ("nvidia-tesla-535.ko", True),
+        ("nvidia-legacy-390xx.ko", True),
+        ("nvidia-current-uvm.ko", False),
+        ("nvidia-current-drm.ko", False),
+        ("nvidia-modeset.ko", False),
+        ("nvidia-current-open-peermem.ko", False),
+        ("nvidia-fs.ko", False),
+        ("nvidia-wmi-ec-backlight.ko", False),
+        ("nvidiafb.ko", False),
+        ("nvidia.ko.bak", False),
+    ],
+)
 def test_the_main_module_is_told_from_the_others(name, main):
     assert bool(modules.MAIN.match(name)) is main
 
 
 def test_modules_are_found_in_the_order_in_which_they_load(tmp_path):
     base = "/lib/modules/%s/" % KERNEL
-    for path in ("weak-updates/nvidia.ko", "kernel/nvidia-535/nvidia.ko", "extra/nvidia/nvidia.ko.xz", "updates/dkms/nvidia-current.ko", "updates/dkms/nvidia-current-uvm.ko",
-                 "kernel/drivers/video/nvidia.ko.zst", "kernel/drivers/other/nvidia.ko"):
+    for path in (
+        "weak-updates/nvidia.ko",
+        "kernel/nvidia-535/nvidia.ko",
+        "extra/nvidia/nvidia.ko.xz",
+        "updates/dkms/nvidia-current.ko",
+        "updates/dkms/nvidia-current-uvm.ko",
+        "kernel/drivers/video/nvidia.ko.zst",
+        "kernel/drivers/other/nvidia.ko",
+    ):
         write(tmp_path, base + path)
-    assert modules.find(str(tmp_path), KERNEL) == [base + path for path in (
-        "updates/dkms/nvidia-current.ko", "extra/nvidia/nvidia.ko.xz", "kernel/nvidia-535/nvidia.ko", "kernel/drivers/video/nvidia.ko.zst", "weak-updates/nvidia.ko")]
+    assert modules.find(str(tmp_path), KERNEL) == [
+        base + path
+        for path in (
+            "updates/dkms/nvidia-current.ko",
+            "extra/nvidia/nvidia.ko.xz",
+            "kernel/nvidia-535/nvidia.ko",
+            "kernel/drivers/video/nvidia.ko.zst",
+            "weak-updates/nvidia.ko",
+        )
+    ]
     assert modules.find(str(tmp_path), "9.9") == [] and modules.read(str(tmp_path), "9.9", Recorded({})) is None
 
 
@@ -93,21 +145,24 @@ def test_flavour_by_license():
     assert [modules.flavour(value) for value in ("NVIDIA", "Dual MIT/GPL", None)] == ["proprietary", "open", None]
 
 
-@pytest.mark.parametrize(("tree", "expected"), [
-    ({"/sys/module/nvidia/version": "535.261.03\n", "/proc/driver/nvidia/version": BANNER}, ("loaded", "535.261.03", "proprietary", False, False)),
-    ({"/sys/module/nvidia/version": "535.261.03\n", "/proc/driver/nvidia/version": OPEN_BANNER}, ("loaded", "535.261.03", "open", False, False)),
-    ({"/sys/module/x/y": "", "/proc/driver/nvidia/version": BANNER}, ("loaded", "535.261.03", "proprietary", False, False)),
-    ({"/sys/module/nvidia/version": "535.216.03\n", "/proc/driver/nvidia/version": BANNER}, ("loaded", "535.216.03", "proprietary", True, False)),
-    ({"/sys/module/nvidia/version": "535.216.03\n"}, ("loaded", "535.216.03", None, False, False)),
-    ({"/sys/module/x/y": ""}, ("not_loaded", None, None, False, False)),
-    ({"/sys/module/nouveau/y": ""}, ("not_loaded", None, None, False, True)),
-    ({"/proc/driver/rtc": ""}, ("not_loaded", None, None, False, None)),
-    ({"/proc/driver/rtc": "", "/proc/modules": "nouveau 1 0 - Live 0x0\n"}, ("not_loaded", None, None, False, True)),
-    ({"/proc/driver/rtc": "", "/proc/modules": "x 1 0 - Live 0x0\n"}, ("not_loaded", None, None, False, False)),
-    ({"/sys/module/nvidia/refcnt": "0"}, ("unknown", None, None, False, False)),
-    ({"/sys/module/x/y": "", "/proc/driver/nvidia/version": "something else"}, ("unknown", None, None, False, False)),
-    ({}, ("unknown", None, None, False, None)),
-])
+@pytest.mark.parametrize(
+    ("tree", "expected"),
+    [
+        ({"/sys/module/nvidia/version": "535.261.03\n", "/proc/driver/nvidia/version": BANNER}, ("loaded", "535.261.03", "proprietary", False, False)),
+        ({"/sys/module/nvidia/version": "535.261.03\n", "/proc/driver/nvidia/version": OPEN_BANNER}, ("loaded", "535.261.03", "open", False, False)),
+        ({"/sys/module/x/y": "", "/proc/driver/nvidia/version": BANNER}, ("loaded", "535.261.03", "proprietary", False, False)),
+        ({"/sys/module/nvidia/version": "535.216.03\n", "/proc/driver/nvidia/version": BANNER}, ("loaded", "535.216.03", "proprietary", True, False)),
+        ({"/sys/module/nvidia/version": "535.216.03\n"}, ("loaded", "535.216.03", None, False, False)),
+        ({"/sys/module/x/y": ""}, ("not_loaded", None, None, False, False)),
+        ({"/sys/module/nouveau/y": ""}, ("not_loaded", None, None, False, True)),
+        ({"/proc/driver/rtc": ""}, ("not_loaded", None, None, False, None)),
+        ({"/proc/driver/rtc": "", "/proc/modules": "nouveau 1 0 - Live 0x0\n"}, ("not_loaded", None, None, False, True)),
+        ({"/proc/driver/rtc": "", "/proc/modules": "x 1 0 - Live 0x0\n"}, ("not_loaded", None, None, False, False)),
+        ({"/sys/module/nvidia/refcnt": "0"}, ("unknown", None, None, False, False)),
+        ({"/sys/module/x/y": "", "/proc/driver/nvidia/version": "something else"}, ("unknown", None, None, False, False)),
+        ({}, ("unknown", None, None, False, None)),
+    ],
+)
 def test_what_is_loaded(tmp_path, tree, expected):
     for path, content in tree.items():
         write(tmp_path, path, content)
@@ -156,10 +211,15 @@ def test_firmware_by_version(tmp_path):
     assert firmware.read(str(tmp_path)) == ["535.261.03"] and firmware.read(str(tmp_path / "x")) == []
 
 
-@pytest.mark.parametrize(("content", "expected"), [
-    ("options nvidia NVreg_EnableGpuFirmware=0\n", True), ("options nvidia-current NVreg_X=1 NVreg_EnableGpuFirmware=0\n", True),
-    ("#options nvidia NVreg_EnableGpuFirmware=0\n", False), ("options nvidia NVreg_EnableGpuFirmware=1\n", False),
-])
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("options nvidia NVreg_EnableGpuFirmware=0\n", True),
+        ("options nvidia-current NVreg_X=1 NVreg_EnableGpuFirmware=0\n", True),
+        ("#options nvidia NVreg_EnableGpuFirmware=0\n", False),
+        ("options nvidia NVreg_EnableGpuFirmware=1\n", False),
+    ],
+)
 def test_firmware_switched_off(tmp_path, content, expected):
     write(tmp_path, "/etc/modprobe.d/nvidia.conf", content)
     assert firmware.disabled(str(tmp_path)) is expected
@@ -168,12 +228,20 @@ def test_firmware_switched_off(tmp_path, content, expected):
 ENABLED = {"mokutil --sb-state": "SecureBoot enabled\n"}
 
 
-@pytest.mark.parametrize(("variable", "efi", "answers", "expected"), [
-    (b"\x06\x00\x00\x00\x01", True, {}, "enabled"), (b"\x06\x00\x00\x00\x00", True, {}, "disabled"), (b"\x06", True, {}, "unknown"), (None, True, {}, "unknown"),
-    (None, True, ENABLED, "enabled"), (None, True, {"mokutil --sb-state": "SecureBoot disabled\n"}, "disabled"),
-    (None, True, {"mokutil --sb-state": "This system doesn't support Secure Boot\n"}, "unknown"), (None, True, {"mokutil --sb-state": (1, "", "no")}, "unknown"),
-    (None, False, {}, "disabled"),
-])
+@pytest.mark.parametrize(
+    ("variable", "efi", "answers", "expected"),
+    [
+        (b"\x06\x00\x00\x00\x01", True, {}, "enabled"),
+        (b"\x06\x00\x00\x00\x00", True, {}, "disabled"),
+        (b"\x06", True, {}, "unknown"),
+        (None, True, {}, "unknown"),
+        (None, True, ENABLED, "enabled"),
+        (None, True, {"mokutil --sb-state": "SecureBoot disabled\n"}, "disabled"),
+        (None, True, {"mokutil --sb-state": "This system doesn't support Secure Boot\n"}, "unknown"),
+        (None, True, {"mokutil --sb-state": (1, "", "no")}, "unknown"),
+        (None, False, {}, "disabled"),
+    ],
+)
 def test_secure_boot(tmp_path, variable, efi, answers, expected):
     write(tmp_path, "/sys/kernel/x")
     if efi:
@@ -207,13 +275,31 @@ def test_a_recorded_list_of_packages(tmp_path):
     found = dpkg.read(str(tmp_path), runner)
     assert "bash" not in found["packages"] and "nvidia-modprobe" in found["packages"]
     bound = sorted(name for name, item in found["packages"].items() if dpkg.is_driver_package(name, item))
-    assert bound == ["firmware-nvidia-gsp", "libnvidia-ml1", "nvidia-alternative", "nvidia-kernel-dkms", "nvidia-kernel-support", "nvidia-legacy-check", "nvidia-smi"]
+    assert bound == [
+        "firmware-nvidia-gsp",
+        "libnvidia-ml1",
+        "nvidia-alternative",
+        "nvidia-kernel-dkms",
+        "nvidia-kernel-support",
+        "nvidia-legacy-check",
+        "nvidia-smi",
+    ]
     assert found["interrupted"] == []
 
 
-@pytest.mark.parametrize(("status", "state"), [
-    ("ii ", None), ("rc ", None), ("un ", None), ("iH ", "half-installed"), ("iU ", "unpacked"), ("iF ", "half-configured"), ("iiR", "reinstallation required"), ("iW ", None),
-])
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [
+        ("ii ", None),
+        ("rc ", None),
+        ("un ", None),
+        ("iH ", "half-installed"),
+        ("iU ", "unpacked"),
+        ("iF ", "half-configured"),
+        ("iiR", "reinstallation required"),
+        ("iW ", None),
+    ],
+)
 def test_states_of_an_interrupted_dpkg(tmp_path, status, state):
     found = dpkg.read(str(tmp_path), Recorded({"dpkg-query": "nvidia-kernel-dkms\tamd64\t535.261.03-1\t%s\tnvidia-graphics-drivers\n" % status}))
     assert found["interrupted"] == ([{"package": "nvidia-kernel-dkms", "state": state}] if state else [])
@@ -229,19 +315,31 @@ def test_the_journal_of_dpkg_and_a_missing_dpkg(tmp_path):
     assert "rc 2: no" in dpkg.read(str(tmp_path), Recorded({"dpkg-query": (2, "", "no")}))["error"]
 
 
-@pytest.mark.parametrize(("name", "version", "source", "bound"), [
-    ("libcuda1", "535.261.03-1", "nvidia-graphics-drivers", True), ("nvidia-persistenced", "535.171.04-1~deb12u1", "nvidia-persistenced", False),
-    ("nvidia-open-kernel-dkms", "535.261.03-1", "nvidia-open-gpu-kernel-modules", True), ("nvidia-settings", "535.171.04-1", "nvidia-settings", False),
-    ("libnvidia-compute-570", "570.1.2-0ubuntu1", "nvidia-graphics-drivers-570", True), ("nvidia-container-toolkit", "1.17.0-1", "nvidia-container-toolkit", False),
-    ("nvidia-fabricmanager-535", "535.261.03-1", "fabricmanager", True), ("libnvidia-egl-wayland1", "1:1.1.10-1", "egl-wayland", False),
-])
+@pytest.mark.parametrize(
+    ("name", "version", "source", "bound"),
+    [
+        ("libcuda1", "535.261.03-1", "nvidia-graphics-drivers", True),
+        ("nvidia-persistenced", "535.171.04-1~deb12u1", "nvidia-persistenced", False),
+        ("nvidia-open-kernel-dkms", "535.261.03-1", "nvidia-open-gpu-kernel-modules", True),
+        ("nvidia-settings", "535.171.04-1", "nvidia-settings", False),
+        ("libnvidia-compute-570", "570.1.2-0ubuntu1", "nvidia-graphics-drivers-570", True),
+        ("nvidia-container-toolkit", "1.17.0-1", "nvidia-container-toolkit", False),
+        ("nvidia-fabricmanager-535", "535.261.03-1", "fabricmanager", True),
+        ("libnvidia-egl-wayland1", "1:1.1.10-1", "egl-wayland", False),
+    ],
+)
 def test_packages_that_must_be_of_the_driver_version(name, version, source, bound):
     assert dpkg.is_driver_package(name, {"version": version, "source": source}) is bound
 
 
 def test_holders(tmp_path):
-    for pid, target, cgroup in ((10, "/dev/nvidia0", "0::/system.slice/dcgm.service\n"), (11, "/dev/null", "0::/\n"), (12, "/dev/nvidia-uvm", "1:x:/user.slice/session-1.scope\n"),
-                                (14, "/dev/nvidia-caps/nvidia-cap1", "0::/\n"), (15, "/dev/nvidiaXother.txt/x y", "")):
+    for pid, target, cgroup in (
+        (10, "/dev/nvidia0", "0::/system.slice/dcgm.service\n"),
+        (11, "/dev/null", "0::/\n"),
+        (12, "/dev/nvidia-uvm", "1:x:/user.slice/session-1.scope\n"),
+        (14, "/dev/nvidia-caps/nvidia-cap1", "0::/\n"),
+        (15, "/dev/nvidiaXother.txt/x y", ""),
+    ):
         link(tmp_path, "/proc/%d/fd/3" % pid, target)
         write(tmp_path, "/proc/%d/comm" % pid, "job%d\n" % pid)
         write(tmp_path, "/proc/%d/status" % pid, "Name: x\nUid:\t4294900000\t0\t0\t0\n")
@@ -264,7 +362,11 @@ def test_facts_of_a_node_with_a_driver(tmp_path):
     kernel(tmp_path, KERNEL)
     write(tmp_path, MODULE)
     write(tmp_path, "/var/log/nvidia-installer.log")
-    found = facts.read(str(tmp_path), Recorded({
-        "modinfo": recorded("modinfo-nvidia-current.txt"), "dkms status": recorded("dkms-status-installed.txt"), "dpkg-query": recorded("dpkg-query.txt")}))
+    found = facts.read(
+        str(tmp_path),
+        Recorded(
+            {"modinfo": recorded("modinfo-nvidia-current.txt"), "dkms status": recorded("dkms-status-installed.txt"), "dpkg-query": recorded("dpkg-query.txt")}
+        ),
+    )
     assert found["modules"][KERNEL]["version"] == "535.261.03" and found["headers"][KERNEL] is True
     assert found["dkms"]["entries"][0]["state"] == "installed" and found["runfile"] == ["/var/log/nvidia-installer.log"]

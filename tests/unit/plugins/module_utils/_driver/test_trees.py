@@ -20,7 +20,9 @@ V, ARCH = "535.261.03", "x86_64"
 
 def content(version=V, kernel=KERNEL):
     return {
-        trees.INFO + "/dkms.conf": CONF % version, trees.INFO + "/PACKAGE_NAME": "nvidia-current\n", trees.INFO + "/PACKAGE_VERSION": version + "\n",
+        trees.INFO + "/dkms.conf": CONF % version,
+        trees.INFO + "/PACKAGE_NAME": "nvidia-current\n",
+        trees.INFO + "/PACKAGE_VERSION": version + "\n",
         "%s/%s/%s/module/nvidia-current.ko" % (trees.MAIN, kernel, ARCH): "%s|%s|key" % (version, kernel),
         "%s/%s/%s/module/nvidia-current-uvm.ko" % (trees.MAIN, kernel, ARCH): "x",
         "%s/%s/%s/log/.config" % (trees.MAIN, kernel, ARCH): recorded("kernel-config.txt"),
@@ -45,25 +47,33 @@ def member(name, kind=tarfile.REGTYPE, target=""):
     return item
 
 
-@pytest.mark.parametrize(("extra", "words"), [
-    (member("/etc/cron.d/x"), "absolute path"),
-    (member("./dkms_main_tree/../../etc/x"), "leads out"),
-    (member("./dkms_main_tree/x", tarfile.SYMTYPE, "/etc"), "neither a file nor a directory"),
-    (member("./dkms_main_tree/x", tarfile.LNKTYPE, "/etc/shadow"), "neither a file nor a directory"),
-    (member("./dkms_main_tree/x", tarfile.CHRTYPE), "neither a file nor a directory"),
-    (member("./dkms_source_tree/dkms.conf"), "not part of a binaries-only DKMS tree"),
-    (member("./run.sh"), "not part of"),
-])
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        (member("/etc/cron.d/x"), "absolute path"),
+        (member("./dkms_main_tree/../../etc/x"), "leads out"),
+        (member("./dkms_main_tree/x", tarfile.SYMTYPE, "/etc"), "neither a file nor a directory"),
+        (member("./dkms_main_tree/x", tarfile.LNKTYPE, "/etc/shadow"), "neither a file nor a directory"),
+        (member("./dkms_main_tree/x", tarfile.CHRTYPE), "neither a file nor a directory"),
+        (member("./dkms_source_tree/dkms.conf"), "not part of a binaries-only DKMS tree"),
+        (member("./run.sh"), "not part of"),
+    ],
+)
 def test_members_that_are_refused(tmp_path, extra, words):
     path = make_archive(str(tmp_path / "a.tar.gz"), content(), [extra])
     with pytest.raises(trees.TreeError, match=words):
         trees.inspect(path)
 
 
-@pytest.mark.parametrize(("change", "words"), [
-    ({trees.INFO + "/dkms.conf": None}, "has no dkms_binaries_only"), ({trees.INFO + "/PACKAGE_NAME": ""}, "has no dkms_binaries_only"),
-    ({trees.INFO + "/PACKAGE_VERSION": "1.2.3"}, "say nvidia-current/1.2.3"), ({trees.INFO + "/dkms.conf": "PACKAGE_NAME=other\n"}, "is of other/None"),
-])
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({trees.INFO + "/dkms.conf": None}, "has no dkms_binaries_only"),
+        ({trees.INFO + "/PACKAGE_NAME": ""}, "has no dkms_binaries_only"),
+        ({trees.INFO + "/PACKAGE_VERSION": "1.2.3"}, "say nvidia-current/1.2.3"),
+        ({trees.INFO + "/dkms.conf": "PACKAGE_NAME=other\n"}, "is of other/None"),
+    ],
+)
 def test_archives_that_do_not_agree_with_themselves(tmp_path, change, words):
     files = dict(content(), **change)
     path = make_archive(str(tmp_path / "a.tar.gz"), dict((name, data) for name, data in files.items() if data is not None))
@@ -80,7 +90,7 @@ def test_no_modules_no_archive_and_no_tar(tmp_path):
         with pytest.raises(trees.TreeError, match="not a readable tar"):
             trees.inspect(str(tmp_path / "b.tar.gz"))
     whole = (tmp_path / "a.tar.gz").read_bytes()
-    (tmp_path / "c.tar.gz").write_bytes(whole[:len(whole) // 2])
+    (tmp_path / "c.tar.gz").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(trees.TreeError):
         trees.inspect(str(tmp_path / "c.tar.gz"))
 
@@ -99,7 +109,9 @@ def test_copies_are_private_and_gone_afterwards(archive):
     assert not os.path.exists(directory)
 
 
-@pytest.mark.parametrize(("digest", "words"), [("0" * 64 + "  x\n", "its sha256 is"), ("", "holds no sha256"), ("xyz", "holds no sha256"), (None, "cannot be read")])
+@pytest.mark.parametrize(
+    ("digest", "words"), [("0" * 64 + "  x\n", "its sha256 is"), ("", "holds no sha256"), ("xyz", "holds no sha256"), (None, "cannot be read")]
+)
 def test_digests_that_are_wrong(archive, digest, words):
     if digest is not None:
         with open(archive + ".sha256", "w", encoding="ascii") as handle:
@@ -124,7 +136,15 @@ def test_the_module_in_an_archive_is_asked(archive, tmp_path):
 
 
 MODULE = {"version": V, "vermagic": KERNEL + " SMP", "signer": "key", "error": None}
-NODE = {"name": "nvidia-current", "version": V, "kernels": [KERNEL], "arch": ARCH, "compilers": {KERNEL: "gcc-12.2.0"}, "conf": None, "secure_boot": {"state": "disabled", "keys": None}}
+NODE = {
+    "name": "nvidia-current",
+    "version": V,
+    "kernels": [KERNEL],
+    "arch": ARCH,
+    "compilers": {KERNEL: "gcc-12.2.0"},
+    "conf": None,
+    "secure_boot": {"state": "disabled", "keys": None},
+}
 TREE = {"name": "nvidia-current", "version": V, "conf": CONF % V, "kernels": {(KERNEL, ARCH): {"module": "m", "compiler": "gcc-12.2.0"}}}
 ENABLED = {"state": "enabled", "keys": ["key"]}
 
@@ -134,16 +154,31 @@ def test_an_archive_that_fits():
     assert trees.refusals(TREE, dict(NODE, conf=CONF % V, secure_boot=ENABLED), {(KERNEL, ARCH): MODULE}) == []
 
 
-@pytest.mark.parametrize(("node", "tree", "module", "words"), [
-    ({"name": "nvidia-current-open"}, {}, {}, "nvidia-current-open/535.261.03 is wanted"), ({"version": "535.1.1"}, {}, {"version": "535.1.1"}, "nvidia-current/535.1.1 is wanted"),
-    ({"kernels": ["6.1.0-99-amd64"]}, {}, {}, "it is for kernel 6.1.0-56-amd64"), ({"kernels": []}, {}, {}, "are none"), ({"arch": "aarch64"}, {}, {}, "this node is aarch64"),
-    ({"compilers": {KERNEL: "gcc-13.2.0"}}, {}, {}, "here that kernel is of gcc-13.2.0"), ({"compilers": {}}, {}, {}, "compiler of kernel 6.1.0-56-amd64 is not known"),
-    ({"compilers": {KERNEL: None}}, {}, {}, "is not known"), ({}, {"compiler": None}, {}, "is not known"), ({"conf": "other"}, {}, {}, "its dkms.conf is not"),
-    ({}, {"module": None}, None, "no main NVIDIA kernel module"), ({}, {}, {"version": "535.1.1"}, "of version 535.1.1"), ({}, {}, {"version": None}, "cannot be read"),
-    ({}, {}, {"vermagic": "6.1.0-9 SMP"}, "vermagic '6.1.0-9 SMP'"), ({}, {}, {"vermagic": None}, "cannot be read"), ({}, {}, {"error": "modinfo is not installed"}, "modinfo is not installed"),
-    ({"secure_boot": ENABLED}, {}, {"signer": None}, "is not signed"), ({"secure_boot": ENABLED}, {}, {"signer": "x"}, "not among this node's keys"),
-    ({"secure_boot": {"state": "enabled", "keys": None}}, {}, {}, "not among this node's keys"), ({"secure_boot": {"state": "unknown", "keys": None}}, {}, {}, "Secure Boot is on is not known"),
-])
+@pytest.mark.parametrize(
+    ("node", "tree", "module", "words"),
+    [
+        ({"name": "nvidia-current-open"}, {}, {}, "nvidia-current-open/535.261.03 is wanted"),
+        ({"version": "535.1.1"}, {}, {"version": "535.1.1"}, "nvidia-current/535.1.1 is wanted"),
+        ({"kernels": ["6.1.0-99-amd64"]}, {}, {}, "it is for kernel 6.1.0-56-amd64"),
+        ({"kernels": []}, {}, {}, "are none"),
+        ({"arch": "aarch64"}, {}, {}, "this node is aarch64"),
+        ({"compilers": {KERNEL: "gcc-13.2.0"}}, {}, {}, "here that kernel is of gcc-13.2.0"),
+        ({"compilers": {}}, {}, {}, "compiler of kernel 6.1.0-56-amd64 is not known"),
+        ({"compilers": {KERNEL: None}}, {}, {}, "is not known"),
+        ({}, {"compiler": None}, {}, "is not known"),
+        ({"conf": "other"}, {}, {}, "its dkms.conf is not"),
+        ({}, {"module": None}, None, "no main NVIDIA kernel module"),
+        ({}, {}, {"version": "535.1.1"}, "of version 535.1.1"),
+        ({}, {}, {"version": None}, "cannot be read"),
+        ({}, {}, {"vermagic": "6.1.0-9 SMP"}, "vermagic '6.1.0-9 SMP'"),
+        ({}, {}, {"vermagic": None}, "cannot be read"),
+        ({}, {}, {"error": "modinfo is not installed"}, "modinfo is not installed"),
+        ({"secure_boot": ENABLED}, {}, {"signer": None}, "is not signed"),
+        ({"secure_boot": ENABLED}, {}, {"signer": "x"}, "not among this node's keys"),
+        ({"secure_boot": {"state": "enabled", "keys": None}}, {}, {}, "not among this node's keys"),
+        ({"secure_boot": {"state": "unknown", "keys": None}}, {}, {}, "Secure Boot is on is not known"),
+    ],
+)
 def test_archives_that_do_not_fit(node, tree, module, words):
     changed = copy.deepcopy(TREE)
     changed["kernels"][(KERNEL, ARCH)].update(tree)

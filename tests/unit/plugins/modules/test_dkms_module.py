@@ -1,0 +1,140 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""dkms_module: options, check mode, diff, the lock, and failures as results."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+
+import pytest
+from ansible.module_utils import basic
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.dkms_task import Task
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.lock import NodeLock, is_held, read_json
+from ansible_collections.gpufleet.lifecycle.plugins.modules import dkms_module
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.fake_dkms import ARCH, FakeNode
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.recordings import KERNEL
+
+NEW = "535.261.03"
+
+
+class Bench:
+    """Runs the module on a node in a directory; ``last`` is the lock as it was while the module worked."""
+
+    def __init__(self, root, monkeypatch, capsys):
+        self.node, self.patch, self.capsys = FakeNode(root / "node"), monkeypatch, capsys
+        self.lock_path, self.held, self.owner = str(root / "lock"), [], {}
+        self.others = []
+
+    def runner(self, pass_fds=()):
+        def call(argv, timeout=None):
+            if argv[:2] == ["dkms", "build"]:
+                self.held.append((is_held(self.lock_path), bool(pass_fds)))
+                self.owner = read_json(self.lock_path)
+            return self.node(argv, timeout)
+        return call
+
+    def run(self, check=False, diff=True, **options):
+        arguments = {"ANSIBLE_MODULE_ARGS": dict(options, _ansible_check_mode=check, _ansible_diff=diff, _ansible_remote_tmp=self.node.root)}
+        self.patch.setattr(basic, "_ANSIBLE_ARGS", json.dumps(arguments).encode("utf-8"))
+        self.patch.setattr(basic, "_ANSIBLE_PROFILE", "legacy", raising=False)
+        self.patch.setattr(sys, "stdin", io.StringIO())
+        self.patch.setattr(dkms_module.runner, "Runner", self.runner)
+        self.patch.setattr(dkms_module.lock, "ignore_hangup", lambda: None)
+        self.patch.setattr(dkms_module.lock, "NodeLock", lambda **kwargs: NodeLock(path=self.lock_path, **kwargs))
+        self.patch.setattr(dkms_module.dkms_act, "wait_for_others", lambda deadline: self.others)
+        self.patch.setattr(dkms_module, "Task", lambda params, runner: Task(params, runner, self.node.root, ARCH))
+        with pytest.raises(SystemExit):
+            dkms_module.main()
+        return json.loads(self.capsys.readouterr().out.strip().splitlines()[-1])
+
+
+@pytest.fixture(name="bench")
+def _bench(tmp_path, monkeypatch, capsys):
+    return Bench(tmp_path, monkeypatch, capsys)
+
+
+def test_check_mode_then_the_change_then_nothing(bench):
+    foretold = bench.run(check=True, version=NEW)
+    assert foretold["changed"] and bench.held == [] and not os.path.exists(bench.lock_path)
+    done = bench.run(version=NEW, rollout_id="r-7", step="install")
+    assert done["changed"] and done["kernels"] == foretold["kernels"] and done["diff"]["after"] == foretold["diff"]["after"]
+    assert bench.held == [(True, True)], "the build must run under the lock and carry it"
+    assert (bench.owner["module"], bench.owner["rollout_id"], bench.owner["step"], bench.owner["pid"]) == ("dkms_module", "r-7", "install", os.getpid())
+    assert is_held(bench.lock_path) is False
+    again = bench.run(version=NEW)
+    assert again["changed"] is False and again["lock_waited_s"] is None
+
+
+def test_no_diff_unless_asked(bench):
+    assert "diff" not in bench.run(version=NEW, diff=False)
+    assert bench.run(version=NEW)["diff"]["before"]["kernels"] == {KERNEL: "installed, module on disk: %s" % NEW}
+
+
+def test_a_held_lock_fails_and_starts_nothing(bench):
+    with NodeLock(bench.lock_path, {"step": "other work", "rollout_id": "r-1"}):
+        result = bench.run(version=NEW, lock_timeout_s=0)
+    assert result["failed"] and result["lock"]["step"] == "other work" and result["lock"]["pid_alive"] is True
+    assert "nothing was started" in result["msg"] and bench.held == []
+
+
+def test_a_settled_node_needs_no_lock(bench):
+    bench.run(version=NEW)
+    with NodeLock(bench.lock_path, {"step": "other work"}):
+        assert bench.run(version=NEW, lock_timeout_s=0)["changed"] is False
+
+
+def test_a_dkms_of_somebody_else_fails_and_starts_nothing(bench):
+    bench.others = [{"pid": 4711, "argv": ["/usr/sbin/dkms", "autoinstall"]}]
+    result = bench.run(version=NEW)
+    assert result["failed"] and "process 4711 (/usr/sbin/dkms autoinstall)" in result["msg"] and bench.held == []
+
+
+def test_a_failed_build_is_a_result(bench):
+    bench.node.fail["build"] = (10, "", "Error!")
+    result = bench.run(version=NEW)
+    assert result["failed"] and result["rc"] == 10 and result["kernel"] == KERNEL and result["make_log"][-1].endswith("Error 2")
+    assert result["rc_meaning"] == "the compilation failed" and is_held(bench.lock_path) is False
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    ({}, "missing required arguments: version"),
+    ({"version": NEW, "state": "exported"}, "export_dir"),
+    ({"version": NEW, "state": "imported"}, "import_files"),
+    ({"version": NEW, "build_timeout_s": 60}, "must be at least 3600"),
+    ({"version": "1.2.3"}, "Next step: install the driver's DKMS package"),
+    ({"version": NEW, "kernels": ["9.9"]}, "Installed are: %s" % KERNEL),
+    ({"version": NEW, "state": "imported", "import_files": ["/no/such.tar.gz"]}, "/no/such.tar.gz cannot be"),
+])
+@pytest.mark.parametrize("check", [True, False])
+def test_bad_input_changes_nothing(bench, options, words, check):
+    result = bench.run(check=check, **options)
+    assert result["failed"] and words in result["msg"]
+    assert [call for call in bench.node.calls if call[0] == "dkms" and call[1] != "status"] == []
+
+
+def test_export_and_import_between_nodes(bench, tmp_path):
+    bench.run(version=NEW)
+    out = tmp_path / "out"
+    out.mkdir()
+    exported = bench.run(version=NEW, state="exported", export_dir=str(out))["exported"][0]
+    bench.node = FakeNode(tmp_path / "second")
+    bench.held.clear()
+    result = bench.run(version=NEW, state="imported", import_files=[exported["path"]])
+    assert result["changed"] and result["kernels"][KERNEL]["after"] == "installed, module on disk: %s" % NEW and bench.held == []
+    with open(exported["path"], "ab") as handle:
+        handle.write(b"x")
+    broken = bench.run(version=NEW, state="imported", import_files=[exported["path"]])
+    assert broken["failed"] and "its sha256 is" in broken["msg"] and "Nothing was changed" in broken["msg"]
+
+
+def test_a_full_disk_is_a_clear_error(bench, monkeypatch):
+    def full(*arguments, **keywords):
+        raise OSError(28, "No space left on device", "/var/lib/dkms")
+    monkeypatch.setattr(FakeNode, "do_build", full)
+    result = bench.run(version=NEW)
+    assert result["failed"] and "No space left on device" in result["msg"] and "/var/lib/dkms" in result["msg"] and is_held(bench.lock_path) is False

@@ -61,7 +61,8 @@ done
 # The package's own daemon needs hardware: it goes aside, whenever it comes.
 divert="dpkg-divert --quiet --local --no-rename --divert /usr/bin/nvidia-persistenced.real"
 if [ -d "$root/var/lib/dpkg" ]; then
-    if [ -e "$root/usr/bin/nvidia-persistenced" ] && [ ! -e "$root/usr/bin/nvidia-persistenced.real" ]; then
+    # Without the diversion, a daemon that is there is the package's.
+    if [ -e "$root/usr/bin/nvidia-persistenced" ] && ! grep -qsxF /usr/bin/nvidia-persistenced.real "$root/var/lib/dpkg/diversions"; then
         mv "$root/usr/bin/nvidia-persistenced" "$root/usr/bin/nvidia-persistenced.real"
     fi
     # shellcheck disable=SC2086  # a command and its options

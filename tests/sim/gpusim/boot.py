@@ -156,6 +156,7 @@ def boot() -> None:
             if faults.get(name, "cleared_by", fallback="") in ("boot", "load"):
                 faults.remove_section(name)
         state.write(state.FAULTS, faults)
+    sysfs.reset()
     state.write_text(state.KMSG, "")
     release = choose_kernel()
     if release:

@@ -223,3 +223,14 @@ def remove_devices(module: str) -> None:
     for name in os.listdir(base):
         if re.fullmatch(patterns[module], name):
             os.unlink(os.path.join(base, name))
+
+
+def reset() -> None:
+    """Nothing of an earlier boot stays."""
+    base = state.path(state.SYS + "/module")
+    for name in os.listdir(base) if os.path.isdir(base) else []:
+        if re.match("nvidia|nouveau", name):
+            remove_module(name)
+    remove_proc_driver()
+    for module in ("nvidia", "nvidia_uvm", "nvidia_modeset"):
+        remove_devices(module)

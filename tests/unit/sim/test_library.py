@@ -91,10 +91,11 @@ def test_it_says_that_it_is_simulated(build):
 
 
 def test_functions_it_has(build):
-    names = subprocess.run(["nm", "-D", "--defined-only", str(build / "libnvidia-ml.so.1")], stdout=subprocess.PIPE, universal_newlines=True, check=True).stdout.split()
+    listed = subprocess.run(["nm", "-D", "--defined-only", str(build / "libnvidia-ml.so.1")], stdout=subprocess.PIPE, universal_newlines=True, check=True)
+    names = set(listed.stdout.split()[2::3])
     ours = {name for name in names if name.startswith("nvml")}
     assert len(ours) >= 60
-    assert {name for name in names[2::3]} - ours == {"gpusim_marker"}
+    assert names - ours == {"gpusim_marker"}
     source = (wheels.path(wheels.VERSIONS[-1]) / "pynvml.py").read_text()
     stems = set(re.findall(r"\bnvml[A-Z]\w+", source))
     assert {name for name in ours if re.sub(r"_v\d$", "", name) not in {re.sub(r"_v\d$", "", stem) for stem in stems}} == set()
@@ -126,7 +127,8 @@ print(json.dumps(answers))
 
 
 def test_bad_arguments(booted):
-    assert booted.ask("[rc(n.nvmlDeviceGetHandleByIndex, 8), rc(n.nvmlDeviceGetHandleByUUID, b'GPU-none'), rc(n.nvmlDeviceGetHandleByPciBusId, b'0000:77:00.0'),"
+    assert booted.ask("[rc(n.nvmlDeviceGetHandleByIndex, 8), rc(n.nvmlDeviceGetHandleByUUID, b'GPU-none'),"
+                      " rc(n.nvmlDeviceGetHandleByPciBusId, b'0000:77:00.0'),"
                       " rc(n.nvmlDeviceGetNvLinkState, handle(), 18), rc(n.nvmlDeviceGetTemperature, handle(), 7)]") == [2, 6, 6, 2, 2]
     assert booted.python(RAW + """
 lib.nvmlInit_v2()
@@ -288,7 +290,8 @@ def test_settings_are_lost_with_the_driver(booted):
 @pytest.mark.parametrize("model, kept", [("a100-sxm", 1), ("h100-sxm", 0)])
 def test_mig_mode_survives_a_boot_only_where_the_inforom_keeps_it(make_node, model, kept):
     node = make_node(model).booted()
-    assert node.ask("[rc(n.nvmlDeviceSetMigMode, handle(1), 1), n.nvmlDeviceGetMigMode(handle(1)), rc(n.nvmlDeviceGetRemappedRows, handle(1))]") == [0, [1, 1], 3]
+    assert node.ask("[rc(n.nvmlDeviceSetMigMode, handle(1), 1), n.nvmlDeviceGetMigMode(handle(1))]") == [0, [1, 1]]
+    assert node.ask("rc(n.nvmlDeviceGetRemappedRows, handle(1))") == 3
     node.sim("boot")
     assert node.ask("n.nvmlDeviceGetMigMode(handle(1))") == [kept, kept]
 
@@ -303,9 +306,11 @@ def test_mig_mode_of_a_busy_gpu_waits(make_node):
 
 
 def test_ecc_mode_waits_for_a_boot(booted):
-    assert booted.ask("[rc(n.nvmlDeviceSetEccMode, handle(), 0), n.nvmlDeviceGetEccMode(handle()), rc(n.nvmlDeviceGetTotalEccErrors, handle(), 1, 0)]") == [0, [1, 0], 0]
+    question = "[n.nvmlDeviceGetEccMode(handle()), rc(n.nvmlDeviceGetTotalEccErrors, handle(), 1, 0)]"
+    assert booted.ask("rc(n.nvmlDeviceSetEccMode, handle(), 0)") == 0
+    assert booted.ask(question) == [[1, 0], 0]
     booted.sim("boot")
-    assert booted.ask("[n.nvmlDeviceGetEccMode(handle()), rc(n.nvmlDeviceGetTotalEccErrors, handle(), 1, 0)]") == [[0, 0], 3]
+    assert booted.ask(question) == [[0, 0], 3]
 
 
 @pytest.mark.parametrize("firmware, expected", [

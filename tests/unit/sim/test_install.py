@@ -1,0 +1,85 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Installing the simulator into the root of a machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
+
+
+def install(root, cache):
+    """As root, or as root of a user namespace: ldconfig enters the directory it works on."""
+    command = [str(simnode.SIM / "install.sh"), str(root)]
+    if os.geteuid() != 0:
+        command = ["unshare", "--map-root-user"] + command
+    return subprocess.run(command, env=dict(os.environ, GPUFLEET_CACHE=str(cache)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
+                          timeout=300, check=False)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def installed(tmp_path, cache):
+    for folder in ("etc", "usr/bin", "var/lib/dpkg", "var/cache/ldconfig"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "etc/ld.so.conf").write_text("/usr/local/lib\n")
+    done = install(tmp_path, cache)
+    assert done.returncode == 0, done.stderr
+    return tmp_path
+
+
+def test_what_is_there(installed):
+    for name in ("usr/local/sbin/gpusim", "usr/local/sbin/modprobe", "usr/local/sbin/rmmod", "usr/local/bin/lsmod", "usr/local/bin/nvidia-smi",
+                 "usr/bin/nvidia-persistenced"):
+        assert os.access(str(installed / name), os.X_OK), name
+    assert (installed / "usr/local/lib/libnvidia-ml.so.1").read_bytes() == (installed / "usr/local/lib/gpusim/libnvidia-ml.so.1").read_bytes()
+    assert (installed / "etc/ld.so.preload").read_text() == "/usr/local/lib/gpusim/libgpusim-uname.so\n"
+    assert (installed / "usr/local/lib/gpusim/libgpusim-uname.so").is_file()
+    unit = installed / "etc/systemd/system/sysinit.target.wants/gpusim-boot.service"
+    assert (unit.parent / os.readlink(str(unit))).is_file()
+
+
+def test_the_linker_finds_the_library(installed):
+    cached = subprocess.run(["ldconfig", "-p", "-C", str(installed / "etc/ld.so.cache")], stdout=subprocess.PIPE, universal_newlines=True, check=True).stdout
+    assert "libnvidia-ml.so.1 (libc6,x86-64) => /usr/local/lib/libnvidia-ml.so.1" in cached
+
+
+def test_the_packages_daemon_is_diverted(installed):
+    assert "/usr/bin/nvidia-persistenced\n/usr/bin/nvidia-persistenced.real\n" in (installed / "var/lib/dpkg/diversions").read_text()
+
+
+def test_the_installed_commands_work(installed):
+    environment = dict(os.environ, GPUSIM_ROOT=str(installed))
+    main = str(installed / "usr/local/lib/gpusim/main.py")
+    subprocess.run(["python3", "-I", "-B", main, "gpusim", "init", "--model", "a100-sxm", "--node", "x"], env=environment, check=True, stdout=subprocess.PIPE)
+    status = subprocess.run(["python3", "-I", "-B", main, "gpusim", "status"], env=environment, check=True, stdout=subprocess.PIPE, universal_newlines=True)
+    assert "4 x NVIDIA A100-SXM4-40GB" in status.stdout
+    assert main[len(str(installed)):] in (installed / "usr/local/sbin/gpusim").read_text()
+
+
+def test_twice_is_as_good_as_once(installed, cache):
+    def listing():
+        return sorted(str(path.relative_to(installed)) for path in installed.rglob("*"))
+
+    before = listing()
+    assert install(installed, cache).returncode == 0
+    assert listing() == before
+    assert (installed / "etc/ld.so.preload").read_text().count("\n") == 1
+    assert (installed / "var/lib/dpkg/diversions").read_text().count("nvidia-persistenced.real") == 1
+    assert len(list((cache / "sim").iterdir())) == 1
+
+
+def test_it_compiles_once_and_never_touches_the_running_system(cache):
+    done = install("/", cache)
+    assert done.returncode == 2
+    assert "refusing" in done.stderr
+    assert install("/no/such/directory", cache).returncode == 2

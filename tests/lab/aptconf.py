@@ -45,7 +45,8 @@ def parse_deb822(text: str) -> list[Source]:
         if values.get("enabled", "yes").lower() in ("no", "false", "0") or "deb" not in values.get("types", "").split():
             continue
         options = {name: values[name.lower()] for name in ("Signed-By", "Trusted", "Check-Valid-Until") if name.lower() in values}
-        found.append(Source(tuple(values.get("uris", "").split()), tuple(values.get("suites", "").split()), tuple(values.get("components", "").split()), options))
+        uris, suites, components = (tuple(values.get(name, "").split()) for name in ("uris", "suites", "components"))
+        found.append(Source(uris, suites, components, options))
     return found
 
 

@@ -130,7 +130,8 @@ def parser() -> argparse.ArgumentParser:
     command.set_defaults(run=do_fault)
 
     command = commands.add_parser("drivers", help="compile drivers for the image's kernel, once, into the cache")
-    command.add_argument("versions", nargs="*", metavar="VERSION", default=list(config.DRIVER_VERSIONS), help="such as 535.261.03 or 535.261.03-1 (default: all the image keeps)")
+    text = "such as 535.261.03 or 535.261.03-1 (default: all the image keeps)"
+    command.add_argument("versions", nargs="*", metavar="VERSION", default=list(config.DRIVER_VERSIONS), help=text)
     command.set_defaults(run=do_drivers)
 
     command = commands.add_parser("rehearse", help="run your own playbook on machines made from your inventory")

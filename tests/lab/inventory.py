@@ -66,37 +66,43 @@ def _whole(name: str, what: str, value, low: int, high: int) -> int:
     return int(text)
 
 
+def addresses(names: list[str], variables: dict, taken: dict[str, int]) -> dict[str, int]:
+    """The last number of each host's address: what the inventory says, else what its machine has, else a free one."""
+    found: dict[str, int] = {}
+    for name in names:
+        wanted = variables.get(name, {}).get("lab_address")
+        if wanted is not None:
+            found[name] = _whole(name, "lab_address", wanted, 2, 254)
+        elif name in taken:
+            found[name] = taken[name]
+    used = set(found.values()) | {number for name, number in taken.items() if name not in found}
+    free = (number for number in range(FIRST_FREE_HOST, 255) if number not in used)
+    for name in names:
+        if name not in found:
+            number = next(free, None)
+            if number is None:
+                raise LabError(f"host {name}: no free address left in the lab's network")
+            found[name] = number
+    owners = {number: name for name, number in taken.items() if name not in found}
+    for name in names:
+        other = owners.setdefault(found[name], name)
+        if other != name:
+            raise LabError(f"hosts {other} and {name} both have lab_address {found[name]}: give one of them another")
+    return found
+
+
 def machines(groups: dict, taken: dict[str, int] | None = None) -> list[Machine]:
     """The machines for an inventory. `taken` are addresses that running machines have, by name: they keep them."""
-    taken = dict(taken or {})
     variables = groups.get("_meta", {}).get("hostvars", {})
     names = gpu_hosts(groups)
     if not names:
         raise LabError("the inventory has no host in group gpu_nodes (or in all): there is no machine to make")
-    numbers: dict[str, int] = {}
     for name in names:
         if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?", name):
             raise LabError(f"host {name!r}: the lab takes names of letters, digits, dots and hyphens, as a host name is")
-        wanted = variables.get(name, {}).get("lab_address")
-        if wanted is not None:
-            numbers[name] = _whole(name, "lab_address", wanted, 2, 254)
-    for name in names:
-        if name not in numbers and name in taken:
-            numbers[name] = taken[name]
-    used = set(numbers.values()) | {number for name, number in taken.items() if name not in numbers}
-    for name in names:
-        if name not in numbers:
-            free = next((number for number in range(FIRST_FREE_HOST, 255) if number not in used), None)
-            if free is None:
-                raise LabError(f"host {name}: no free address left in the lab's network ({len(used)} machines)")
-            numbers[name] = free
-            used.add(free)
-    owners: dict[int, str] = {name_number: other for other, name_number in taken.items() if other not in numbers}
+    numbers = addresses(names, variables, taken or {})
     found = []
     for name in names:
-        other = owners.setdefault(numbers[name], name)
-        if other != name:
-            raise LabError(f"hosts {other} and {name} both have lab_address {numbers[name]}: give one of them another")
         values = variables.get(name, {})
         model = str(values.get("lab_gpu_model", DEFAULT_MODEL))
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", model):
@@ -105,10 +111,30 @@ def machines(groups: dict, taken: dict[str, int] | None = None) -> list[Machine]
     return found
 
 
-def rehearsal_overlay(lab: Lab, found: list[Machine]) -> dict:
-    """An inventory that points the hosts at their lab machines, and says nothing else about them."""
-    hosts = {machine.name: {"ansible_host": lab.address(machine.host_number), **connection(lab)} for machine in found}
-    return {"all": {"hosts": hosts}}
+def rehearsal_overlay(lab: Lab, found: list[Machine]) -> dict[str, dict]:
+    """The files of an inventory directory that points hosts at their lab machines, and says nothing else about them.
+
+    The variables are in host_vars, since a user's own host_vars would win over variables in the hosts file.
+    """
+    files: dict[str, dict] = {"hosts.json": {"all": {"hosts": {machine.name: {} for machine in found}}}}
+    for machine in found:
+        files[f"host_vars/{machine.name}.json"] = {"ansible_host": lab.address(machine.host_number), **connection(lab)}
+    return files
+
+
+def astray(overlay: dict[str, dict], groups: dict) -> list[str]:
+    """What, with all of the user's variables in, would not go to the lab after all: 'host: variable is value'."""
+    variables = groups.get("_meta", {}).get("hostvars", {})
+    found = []
+    for path, wanted in sorted(overlay.items()):
+        if path.startswith("host_vars/"):
+            name = path[len("host_vars/") : -len(".json")]
+            seen = variables.get(name, {})
+            found += [f"{name}: {key} is {seen.get(key)!r}" for key, value in wanted.items() if seen.get(key) != value]
+            # Other spellings of the same settings, which win over the ones above.
+            other = ("ansible_ssh_host", "ansible_ssh_port", "ansible_ssh_user", "ansible_private_key_file", "ansible_ssh_extra_args", "ansible_ssh_executable")
+            found += [f"{name}: {key} is {seen[key]!r}" for key in other if key in seen]
+    return found
 
 
 def connection(lab: Lab) -> dict[str, object]:
@@ -132,14 +158,17 @@ def tool(name: str) -> str:
     return str(Path(venv) / "bin" / name)
 
 
-def read(source: Path) -> dict:
-    """What 'ansible-inventory --list' says of an inventory; a file ending in .list.json is taken as its output."""
-    if not source.exists():
-        raise LabError(f"no inventory at {source}")
-    if source.name.endswith(".list.json"):
-        return json.loads(source.read_text(encoding="utf-8"))
-    command = [tool("ansible-inventory"), "-i", str(source), "--list"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=CHECKOUT, env=environment(ANSIBLE_CONFIG=os.environ.get("ANSIBLE_CONFIG", str(CHECKOUT / "ansible.cfg"))), timeout=120, check=False)
+def read(*sources: Path, playbook_dir: Path | None = None) -> dict:
+    """What 'ansible-inventory --list' says of inventories; a file ending in .list.json is taken as its output."""
+    for source in sources:
+        if not source.exists():
+            raise LabError(f"no inventory at {source}")
+    if len(sources) == 1 and sources[0].name.endswith(".list.json"):
+        return json.loads(sources[0].read_text(encoding="utf-8"))
+    command = [tool("ansible-inventory"), *(word for source in sources for word in ("-i", str(source))), "--list"]
+    command += ["--playbook-dir", str(playbook_dir)] if playbook_dir else []
+    settings = environment(ANSIBLE_CONFIG=os.environ.get("ANSIBLE_CONFIG", str(CHECKOUT / "ansible.cfg")))
+    done = subprocess.run(command, capture_output=True, text=True, cwd=CHECKOUT, env=settings, timeout=120, check=False)
     if done.returncode != 0:
-        raise LabError(f"ansible-inventory cannot read {source}: {done.stderr.strip()}")
+        raise LabError(f"ansible-inventory cannot read {', '.join(map(str, sources))}: {done.stderr.strip()}")
     return json.loads(done.stdout)

@@ -92,9 +92,9 @@ def identity(lab: Lab, machine: Machine, others: list[Machine], foreign: list[st
 
 
 def nspawn(lab: Lab, machine: Machine, root: Path) -> list[str]:
-    """Boot the machine in the foreground; it ends with REBOOT when it wants to be started again."""
+    """Boot the machine in the foreground. It ends with REBOOT when it wants to be started again, and with whoever started it."""
     return [
-        "systemd-nspawn", "--quiet", "--register=no", "--keep-unit", f"--machine={unit_name(lab, machine.name)}",
+        "setpriv", "--pdeathsig=KILL", "systemd-nspawn", "--quiet", "--register=no", "--keep-unit", f"--machine={unit_name(lab, machine.name)}",
         f"--hostname={host_name(machine.name)}", f"--network-bridge={lab.bridge}", "--resolv-conf=off", "--timezone=off",
         "--link-journal=no", "-D", str(root), "--boot", "--console=passive",
     ]  # fmt: skip
@@ -108,7 +108,8 @@ def enter(leader: int, words: list[str]) -> list[str]:
 
 
 def ssh(lab: Lab, machine: Machine, words: list[str]) -> list[str]:
-    options = {"UserKnownHostsFile": lab.known_hosts, "StrictHostKeyChecking": "yes", "IdentitiesOnly": "yes", "BatchMode": "yes", "ConnectTimeout": "5", "LogLevel": "ERROR"}
+    options = {"UserKnownHostsFile": lab.known_hosts, "StrictHostKeyChecking": "yes", "IdentitiesOnly": "yes"}
+    options |= {"BatchMode": "yes", "ConnectTimeout": "5", "LogLevel": "ERROR"}
     flags = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
     return ["ssh", "-F", "/dev/null", "-i", str(lab.key), *flags, f"{USER}@{lab.address(machine.host_number)}", *words]
 

@@ -12,7 +12,8 @@ import sys
 import time
 from pathlib import Path
 
-from . import image, layers, machine as build, network, processes, supervisor
+from . import image, layers, network, processes, supervisor
+from . import machine as build
 from .common import LabError, elapsed, environment, locked, need_root, read_json, run, say, write_json, write_whole
 from .config import CHECKOUT, Lab
 from .inventory import Machine, machines, read
@@ -78,8 +79,7 @@ def failed_units(lab: Lab, name: str) -> list[str]:
 
 def answers(lab: Lab, machine: Machine) -> bool:
     """Whether one can log in and become root, as Ansible will."""
-    done = subprocess.run(build.ssh(lab, machine, ["sudo", "-n", "true"]), capture_output=True, stdin=subprocess.DEVNULL, env=environment(), check=False, timeout=30)
-    return done.returncode == 0
+    return run(*build.ssh(lab, machine, ["sudo", "-n", "true"]), check=False, timeout=30).returncode == 0
 
 
 def _tail(path: Path) -> str:
@@ -128,7 +128,7 @@ def up(lab: Lab, inventory: Path, names: list[str]) -> list[Machine]:
         have = existing(lab)
         for machine in wanted:
             if machine.name in have and have[machine.name] != machine and running(lab, machine.name):
-                raise LabError(f"{machine.name} is running with other hardware or another address than {inventory} says: run 'reset {machine.name}' or 'down' first")
+                raise LabError(f"{machine.name} is running with other hardware or another address than {inventory} says: run 'down' first")
         ssh_keys(lab, wanted)
         network.up(lab)
         fresh = [machine for machine in wanted if not running(lab, machine.name)]
@@ -216,9 +216,7 @@ def status(lab: Lab) -> list[dict]:
     found = []
     for machine in existing(lab).values():
         told = read_json(lab.node_dir(machine.name) / "state.json", {})
-        state = system_state(lab, machine.name) if running(lab, machine.name) else told.get("state", "off")
-        found.append(
-            {"name": machine.name, "address": lab.address(machine.host_number), "state": "off" if state == "running" and not running(lab, machine.name) else state}
-            | {"model": machine.model, "gpus": machine.gpus, "boots": told.get("boots", 0)}
-        )
+        state = system_state(lab, machine.name) if running(lab, machine.name) else "failed" if told.get("state") == "failed" else "off"
+        entry = {"name": machine.name, "address": lab.address(machine.host_number), "state": state}
+        found.append(entry | {"model": machine.model, "gpus": machine.gpus, "boots": told.get("boots", 0)})
     return found

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 from . import machines
 from .common import LabError, elapsed, environment, say, write_json
 from .config import CHECKOUT, Lab
-from .inventory import Machine, gpu_hosts, members, read, rehearsal_overlay, tool
+from .inventory import Machine, astray, gpu_hosts, members, read, rehearsal_overlay, tool
 
 
 def left_out(groups: dict) -> list[str]:
@@ -38,8 +39,14 @@ def run(lab: Lab, inventory: Path, playbook: Path, extra: list[str]) -> int:
             raise LabError("a rehearsal sets --limit itself, so that no real host is reached; take hosts out with your own inventory instead")
     groups = read(inventory)
     found: list[Machine] = machines.up(lab, inventory, [])
-    overlay = lab.state / "rehearse" / "zz_lab.json"
-    write_json(overlay, rehearsal_overlay(lab, found))
+    overlay = lab.state / "rehearse"
+    files = rehearsal_overlay(lab, found)
+    shutil.rmtree(overlay, ignore_errors=True)
+    for name, content in files.items():
+        write_json(overlay / name, content)
+    wrong = astray(files, read(inventory, overlay, playbook_dir=playbook.parent))
+    if wrong:
+        raise LabError("the rehearsal would not stay in the lab, as variables beside the playbook or in the inventory win: " + "; ".join(wrong))
     say(f"rehearsing {playbook} on {len(found)} machines: {', '.join(f'{each.name} ({each.model} x{each.gpus})' for each in found)}")
     others = left_out(groups)
     if others:

@@ -9,7 +9,6 @@ ends the machine when its supervisor is gone.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shutil
 import signal
@@ -18,13 +17,13 @@ import sys
 import time
 from pathlib import Path
 
-from . import image, machine as build, network, overlay
+from . import image, network, overlay
+from . import machine as build
 from .common import LabError, environment, read_json, run, write_json
 from .config import Lab
 from .inventory import Machine
 from .processes import MARK
 
-PR_SET_PDEATHSIG = 1
 QUICK = 5.0  # a machine that wants a reboot sooner than this after its start, many times, is going round in circles
 SIMULATOR = "/usr/local/sbin/gpusim"
 
@@ -42,7 +41,8 @@ def start(lab: Lab, name: str) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     with open(directory / "supervisor.log", "ab") as log:
         extra = {MARK: lab.tag(name), "PYTHONDONTWRITEBYTECODE": "1"}
-        subprocess.Popen(command(lab, name), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(**extra), cwd=lab.checkout, start_new_session=True)
+        streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+        subprocess.Popen(command(lab, name), **streams, env=environment(**extra), cwd=lab.checkout, start_new_session=True)
 
 
 def cgroup_dirs(lab: Lab, mounts: str, own: str) -> list[Path]:
@@ -134,10 +134,6 @@ def identify(lab: Lab, machine: Machine, others: list[Machine], root: Path) -> N
         run("chroot", root, SIMULATOR, "init", *build.simulator_settings(machine))
 
 
-def _die_with_parent() -> None:
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 def supervise(lab: Lab, name: str) -> int:
     """Be the supervisor of one machine until it is powered off."""
     spec = read_json(lab.node_dir(name) / "spec.json")
@@ -163,7 +159,7 @@ def supervise(lab: Lab, name: str) -> int:
         began = time.monotonic()
         with open(directory / "console.log", "ab") as console:
             words = build.nspawn(lab, machine, root)
-            child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=console, stderr=console, preexec_fn=_die_with_parent)
+            child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=console, stderr=console)
             code = child.wait()
         quick = quick + 1 if time.monotonic() - began < QUICK else 0
         if code == build.REBOOT and quick < 5:

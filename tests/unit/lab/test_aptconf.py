@@ -52,7 +52,8 @@ def test_deb822_keeps_a_key_that_stands_in_place():
 
 
 def test_one_line_sources():
-    text = "deb [arch=amd64 signed-by=/k.gpg trusted=yes] http://m.example/d bookworm main non-free # note\ndeb-src http://m.example/d bookworm main\n# deb http://x y z\n"
+    text = "deb [arch=amd64 signed-by=/k.gpg trusted=yes] http://m.example/d bookworm main non-free # note\n"
+    text += "deb-src http://m.example/d bookworm main\n# deb http://x y z\n"
     assert aptconf.parse_list(text) == [Source(("http://m.example/d",), ("bookworm",), ("main", "non-free"), {"Signed-By": "/k.gpg", "Trusted": "yes"})]
 
 

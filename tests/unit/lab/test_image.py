@@ -7,6 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from tests.lab import config, drivers, image, layers, machines, rehearse
 from tests.lab.common import LabError, list_file
 

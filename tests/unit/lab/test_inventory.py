@@ -7,6 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from tests.lab import inventory
 from tests.lab.common import LabError
 from tests.lab.config import Lab
@@ -15,9 +16,9 @@ from tests.lab.inventory import Machine
 LAB = Lab(checkout=Path("/checkout"), cache=Path("/cache"), number=0)
 
 
-def groups(hostvars, gpu_nodes=True, **more):
+def groups(hostvars, gpu_nodes=True):
     entry = {"hosts": list(hostvars)}
-    return {"_meta": {"hostvars": hostvars}, "all": {"children": ["ungrouped", "gpu_nodes"]}, **({"gpu_nodes": entry} if gpu_nodes else {"ungrouped": entry}), **more}
+    return {"_meta": {"hostvars": hostvars}, "all": {"children": ["ungrouped", "gpu_nodes"]}, "gpu_nodes" if gpu_nodes else "ungrouped": entry}
 
 
 def test_hosts_of_nested_groups_come_once_and_in_order():
@@ -96,11 +97,30 @@ def test_more_hosts_than_addresses_are_refused():
 
 
 def test_a_rehearsals_overlay_speaks_of_the_connection_alone():
-    overlay = inventory.rehearsal_overlay(LAB, [Machine("n1", 101)])
-    assert set(overlay) == {"all"}
-    assert set(overlay["all"]) == {"hosts"}
-    entry = overlay["all"]["hosts"]["n1"]
+    files = inventory.rehearsal_overlay(LAB, [Machine("n1", 101)])
+    assert files["hosts.json"] == {"all": {"hosts": {"n1": {}}}}
+    entry = files["host_vars/n1.json"]
     assert entry["ansible_host"] == "10.213.77.101"
     assert entry["ansible_user"] == "fleet"
     assert all(name.startswith("ansible_") for name in entry)
     assert "StrictHostKeyChecking=yes" in entry["ansible_ssh_common_args"]
+
+
+def rehearsed(**changes):
+    files = inventory.rehearsal_overlay(LAB, [Machine("n1", 101)])
+    return inventory.astray(files, {"_meta": {"hostvars": {"n1": {**files["host_vars/n1.json"], "my_own": 1, **changes}}}})
+
+
+def test_a_rehearsal_that_reaches_the_lab_goes_nowhere_else():
+    assert rehearsed() == []
+
+
+def test_a_rehearsal_that_would_reach_a_real_host_is_caught():
+    assert rehearsed(ansible_host="192.0.2.7") == ["n1: ansible_host is '192.0.2.7'"]
+    assert rehearsed(ansible_connection="local") == ["n1: ansible_connection is 'local'"]
+    assert rehearsed(ansible_ssh_host="192.0.2.7") == ["n1: ansible_ssh_host is '192.0.2.7'"]
+
+
+def test_a_host_that_the_inventory_lost_is_caught():
+    files = inventory.rehearsal_overlay(LAB, [Machine("n1", 101)])
+    assert len(inventory.astray(files, {"_meta": {"hostvars": {}}})) == len(files["host_vars/n1.json"])

@@ -62,7 +62,7 @@ def test_identity_is_complete_and_private_keys_are_private():
 
 def test_nspawn_boots_on_the_labs_bridge_and_hands_reboots_to_the_supervisor():
     words = build.nspawn(LAB, ONE, Path("/r"))
-    assert words[0] == "systemd-nspawn"
+    assert words[:3] == ["setpriv", "--pdeathsig=KILL", "systemd-nspawn"]
     for word in ("--boot", "--keep-unit", "--register=no", "--network-bridge=gflab0", "--hostname=gpu-r1-1"):
         assert word in words
     assert words[words.index("-D") + 1] == "/r"

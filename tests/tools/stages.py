@@ -16,9 +16,6 @@ GROUPS = ("lint", "unit", "sanity", "molecule")
 SHELL = "/bin/bash"
 ALL_NODES = "*"
 
-# Driver builds: each (driver, kernel) once per cache. They take minutes each, so they begin before everything else.
-DRIVER_VERSIONS = ("535.216.03", "535.261.03")
-
 # What runs on nodes imports nothing of Ansible; these tests hold there too. The rest of tests/unit is the controller's.
 NODE_TESTS = ("tests/unit/test_import_path.py", "tests/unit/plugins/module_utils", "tests/unit/sim")
 # Tested once, on the main environment: they look at the project, or at things that no other ansible-core changes.
@@ -88,7 +85,8 @@ def _molecule() -> t.List[Stage]:
     stages = []
     before: t.Tuple[str, ...] = ()
     if (ROOT / "tests" / "lab" / "__main__.py").exists():
-        stages.append(Stage("drivers", "molecule", "python3 -m tests.lab drivers " + " ".join(DRIVER_VERSIONS), "main", background=True))
+        # Each (driver, kernel) once per cache. That takes minutes, so it begins before everything else.
+        stages.append(Stage("drivers", "molecule", "python3 -m tests.lab drivers", "main", background=True))
         before = ("drivers",)
     scenarios = sorted(path.parent for path in (ROOT / "molecule").glob("*/molecule.yml"))
     if not scenarios:
@@ -96,13 +94,11 @@ def _molecule() -> t.List[Stage]:
     # Machines of an earlier run that was killed are gone before new ones are made. The other stages end first: they would
     # only make the machines slow, and they fail sooner.
     first = tuple(stage.name for stage in _lint() + _unit() + _sanity())
-    create = "molecule destroy -s default\nmolecule create -s default"
+    create = "molecule destroy -s default\nmolecule create -s default\nmolecule prepare -s default"
     stages.append(Stage("molecule-create", "molecule", create, "main", after=before + first, needs=before))
     for scenario in scenarios:
-        if scenario.name == "default":
-            continue
         nodes = scenario_nodes((scenario / "molecule.yml").read_text(encoding="utf-8"))
-        script = "molecule test -s {0} --destroy=never".format(scenario.name)
+        script = "molecule verify -s default" if scenario.name == "default" else "molecule test -s {0} --destroy=never".format(scenario.name)
         stages.append(
             Stage("molecule-" + scenario.name, "molecule", script, "main", after=("molecule-create",), needs=("molecule-create",), nodes=nodes)
         )
@@ -158,7 +154,9 @@ def command_line(stage: Stage) -> t.List[str]:
     """The argument list that runs the stage."""
     script = "set -euo pipefail\n"
     if stage.environment:
-        script += 'VENV=$(tests/tools/venv.sh {0})\nexport VENV PATH="$VENV/bin:$PATH" NO_COLOR=1\n'.format(stage.environment)
+        script += 'VENV=$(tests/tools/venv.sh {0})\nexport VENV PATH="$VENV/bin:$PATH" NO_COLOR=1 MOLECULE_GLOB="molecule/*/molecule.yml"\n'.format(
+            stage.environment
+        )
     # Not exec: a script may be several commands.
     command = [SHELL, "-c", script + stage.script]
     if stage.background:

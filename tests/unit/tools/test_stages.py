@@ -85,6 +85,6 @@ def test_a_scenario_names_the_machines_it_takes(text, nodes):
 
 def test_every_scenario_looks_at_its_machines():
     """molecule passes over a scenario that has no tests without a word."""
-    scenarios = [path.parent for path in (ROOT / "molecule").glob("*/molecule.yml") if path.parent.name != "default"]
+    scenarios = [path.parent for path in (ROOT / "molecule").glob("*/molecule.yml")]
     assert scenarios, "there are no scenarios"
     assert [scenario.name for scenario in scenarios if not list(scenario.glob("tests/test_*.py"))] == []

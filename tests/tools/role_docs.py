@@ -14,7 +14,7 @@ BEGIN = "<!-- generated from meta/argument_specs.yml by `make docs`; edit that f
 END = "<!-- end of the generated part; what follows is kept -->"
 
 
-def _entry_point(name, spec):
+def _entry_point(name, spec, main):
     lines = []
     if name != "main":
         lines += ["", "## Entry point `{0}`".format(name)]
@@ -22,9 +22,11 @@ def _entry_point(name, spec):
             lines += ["", inline(spec["short_description"])]
     for text in paragraphs(spec.get("description")):
         lines += ["", text]
+    options = spec.get("options") or {}
+    if name != "main" and options and options == main.get("options"):
+        return [*lines, "", "It takes the variables of the role."]
     lines += ["", "### Variables" if name != "main" else "## Variables", ""]
-    lines += option_lines(spec.get("options") or {}) or ["This role has none."]
-    return lines
+    return lines + (option_lines(options) or ["None."])
 
 
 def _example(collection, role, specs):
@@ -45,7 +47,7 @@ def render(collection, role, specs, existing=""):
     if main.get("short_description"):
         lines += ["", inline(main["short_description"])]
     for name in sorted(specs, key=lambda key: (key != "main", key)):
-        lines += _entry_point(name, specs[name])
+        lines += _entry_point(name, specs[name], main)
         if name == "main":
             lines += ["", *_example(collection, role, specs)]
     head = "\n".join([*lines, "", END]) + "\n"

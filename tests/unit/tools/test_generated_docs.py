@@ -68,6 +68,13 @@ def test_role_page_lists_required_options_first_and_nests():
     assert "        a_required: ..." in lines
 
 
+def test_an_entry_point_with_the_variables_of_the_role_does_not_repeat_them():
+    specs = dict(SPECS, other=dict(SPECS["other"], options=SPECS["main"]["options"]))
+    text = role_docs.render("ns.coll", "a_role", specs)
+    assert text.count("- `b_flag`") == 1
+    assert "It takes the variables of the role." in text
+
+
 def test_what_was_written_by_hand_is_kept():
     first = role_docs.render("ns.coll", "a_role", SPECS)
     by_hand = first + "\n## How to go back\n\nLike this.\n"

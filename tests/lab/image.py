@@ -9,8 +9,8 @@ import shutil
 from pathlib import Path
 
 from . import aptconf, layers, overlay
-from .common import LabError, list_file, need_root, run, run_logged, say, write_whole
-from .config import CHECKOUT, DRIVER_VERSIONS, SUITE, USER, Lab
+from .common import LabError, list_file, need_root, read_json, run, run_logged, say, write_whole
+from .config import CHECKOUT, DRIVER_VERSIONS, REGISTRY, SUITE, USER, Lab
 
 HERE = Path(__file__).resolve().parent
 REVISION = "1"  # raise it when the way an image is made changes; what it is made of is counted by itself
@@ -201,8 +201,17 @@ def ensure(lab: Lab, wanted: layers.Layer | None = None) -> layers.Layer:
     return wanted
 
 
+def must_be_idle() -> None:
+    """Layers are not taken away from under running machines, of whichever checkout."""
+    busy = sorted(REGISTRY.glob("[0-9]*.json")) if REGISTRY.is_dir() else []
+    if busy:
+        owners = ", ".join(read_json(path, {}).get("checkout", "?") for path in busy)
+        raise LabError(f"a lab is up (checkout {owners}): run 'python3 -m tests.lab down' there first, as its machines use the image")
+
+
 def refresh(lab: Lab) -> None:
     """Forget the present image, so that the next build takes today's packages."""
+    must_be_idle()
     for layer in layers.stack(node_layer()):
         shutil.rmtree(lab.images / layer.name, ignore_errors=True)
 
@@ -212,7 +221,8 @@ def in_use(lab: Lab) -> set[str]:
 
 
 def prune(lab: Lab) -> list[str]:
-    """Remove layers that this checkout's image does not consist of. Machines that run on them must not exist."""
+    """Remove layers that this checkout's image does not consist of."""
+    must_be_idle()
     gone = []
     if lab.images.is_dir():
         for path in sorted(lab.images.iterdir()):

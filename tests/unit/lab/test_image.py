@@ -164,3 +164,22 @@ def test_mounts_of_the_lab_are_found_deepest_first():
     lab = config.Lab(checkout=Path("/c"), cache=Path("/cache"), number=0)
     lines = "1 1 0:1 / /c rw\n2 1 0:1 / /c/.lab/nodes/a/root rw\n3 2 0:1 / /c/.lab/nodes/a/root/proc rw\n4 1 0:1 / /c/.lab/nodesx rw\n"
     assert machines.own_mounts(lab, lines) == ["/c/.lab/nodes/a/root/proc", "/c/.lab/nodes/a/root"]
+
+
+@pytest.mark.parametrize("action", [image.refresh, image.prune])
+def test_an_image_in_use_is_not_taken_away(action, tmp_path, monkeypatch):
+    (tmp_path / "registry").mkdir()
+    (tmp_path / "registry/4.json").write_text('{"checkout": "/elsewhere"}')
+    (tmp_path / "images/old").mkdir(parents=True)
+    monkeypatch.setattr(image, "REGISTRY", tmp_path / "registry")
+    with pytest.raises(LabError, match="a lab is up .checkout /elsewhere."):
+        action(config.Lab(checkout=tmp_path, cache=tmp_path, number=0))
+    assert (tmp_path / "images/old").is_dir()
+
+
+def test_pruning_keeps_the_present_image(tmp_path, monkeypatch):
+    monkeypatch.setattr(image, "REGISTRY", tmp_path / "registry")
+    for name in ("base-old", ".tmp-base-x", image.base_layer().name):
+        (tmp_path / "images" / name).mkdir(parents=True)
+    assert image.prune(config.Lab(checkout=tmp_path, cache=tmp_path, number=0)) == [".tmp-base-x", "base-old"]
+    assert [path.name for path in (tmp_path / "images").iterdir()] == [image.base_layer().name]

@@ -7,7 +7,7 @@ The packages carry the names, versions and dependencies of Debian's driver packa
 lines instead of the driver, so that a DKMS build takes seconds. What each version is for stands in ``RELEASES``.
 None of it drives a GPU, and every file says so.
 
-Usage: ``python3 -m tests.lab.stubs DIRECTORY``, then on a node ``deb [trusted=yes] file:DIRECTORY ./``.
+Usage: ``python3 -m tests.lab.stubs DIRECTORY``, which writes DIRECTORY.tar too; then on a node ``deb [trusted=yes] file:DIRECTORY ./``.
 """
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ RELEASES = {
 }
 
 DKMS_NAME = "nvidia-current"
+RELEASED_APART = ("nvidia-modprobe",)  # no part of the driver's source package
 
 MODULE = """\
 /* Stub under the driver's name, for tests: it has the version and the license tag of the driver and does nothing. */
@@ -135,8 +136,10 @@ def build(name, version, depends, files, scripts, out):
         root.chmod(0o755)
         fields = ["Package: %s" % name, "Version: %s" % full(version), "Architecture: amd64", "Section: non-free/libs",
                   "Maintainer: gpufleet contributors <gpufleet@example.invalid>", "Description: gpufleet test stub, not a driver"]
+        if name not in RELEASED_APART:
+            fields.insert(1, "Source: nvidia-graphics-drivers")
         if depends:
-            fields.insert(3, "Depends: %s" % depends)
+            fields.append("Depends: %s" % depends)
         (root / "DEBIAN/control").write_text("\n".join(fields) + "\n")
         for script, text in scripts.items():
             (root / "DEBIAN" / script).write_text(text)
@@ -180,4 +183,5 @@ def repository(directory):
 
 
 if __name__ == "__main__":
-    print("%d stub packages in %s" % (repository(sys.argv[1]), sys.argv[1]))
+    print("%d stub packages in %s and %s.tar" % (repository(sys.argv[1]), sys.argv[1], sys.argv[1]))
+    shutil.make_archive(sys.argv[1], "tar", sys.argv[1])

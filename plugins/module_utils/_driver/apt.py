@@ -144,6 +144,17 @@ def parse_uris(text):
     return found
 
 
+def unmet(text):
+    """What apt says it cannot satisfy: ``["nvidia-smi : Depends: libnvidia-ml1 (= 1) but 2 is to be installed"]``."""
+    found, owner = [], ""
+    for line in text.splitlines():
+        match = re.match(r"^ (?:(\S+) : | +)((?:Pre)?-?(?:Depends|Conflicts|Breaks): .*)$", line)
+        if match:
+            owner = match.group(1) or owner
+            found.append("%s : %s" % (owner, match.group(2).strip()))
+    return found
+
+
 def tail(text, lines=25):
     return "\n".join(text.rstrip().splitlines()[-lines:])
 
@@ -156,6 +167,7 @@ class AptError(Exception):
     def __init__(self, what, rc, out, err):
         self.rc = rc
         self.output = tail((out.rstrip() + "\n" + err).strip())
+        self.unmet = unmet(out)
         lines = [line for line in self.output.splitlines() if line.startswith("E: ")] or self.output.splitlines()[-3:]
         super().__init__("%s failed (exit status %s): %s" % (what, rc, " ".join(lines) or "it said nothing"))
 

@@ -45,7 +45,7 @@ class PackageChange:
             "transaction": dict((kind, []) for kind in ("install", "upgrade", "downgrade", "reinstall", "remove")),
         }
         if plan["table"] is None:
-            found = " ".join(os_release.get(key, "") for key in ("ID", "VERSION_ID")).strip() or "unknown"
+            found = os_release.get("PRETTY_NAME") or " ".join(os_release.get(key, "") for key in ("ID", "VERSION_ID")).strip() or "unknown"
             plan["refusals"].append(packages.refusal(
                 "unsupported_os", [], found, packages.supported_text(), "Operating system %s is not supported by this version of the collection." % found,
                 "use one of: %s" % packages.supported_text()))
@@ -101,8 +101,10 @@ class PackageChange:
         try:
             return self.apt.simulate(plan["arguments"], action, self.fix_options(plan))
         except AptError as exc:
+            why = "; ".join(exc.unmet) or str(exc)
             plan["refusals"].append(packages.refusal(
-                "no_solution", [], exc.output, "apt finds a transaction", "apt finds no way to the resolved set: %s" % exc,
+                "no_solution", sorted(set(line.split(" ", 1)[0] for line in exc.unmet)), exc.output, "apt finds a transaction",
+                "apt finds no way to the resolved set: %s." % why.rstrip("."),
                 "look at what apt names here; apt-mark showhold and apt-cache policy tell what stands in the way"))
             return plan["transaction"]
 

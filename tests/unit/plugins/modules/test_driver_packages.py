@@ -156,13 +156,17 @@ def test_apt_without_a_solution_is_a_refusal(bench):
     machine.fail["simulate"] = (100, "", "E: Unable to correct problems, you have held broken packages.")
     result = bench.run(version="535.261.03")
     assert [item["id"] for item in result["refusals"]] == ["no_solution"] and "held broken packages" in result["msg"]
+    machine.fail["simulate"] = (100, " nvidia-smi : Depends: libnvidia-ml1 (= 550.1-1) but 535.261.03-1 is to be installed\n", "E: Unable to correct problems")
+    result = bench.run(version="535.261.03")
+    assert result["refusals"][0]["packages"] == ["nvidia-smi"] and "libnvidia-ml1 (= 550.1-1)" in result["msg"] and machine.log == []
 
 
 def test_unsupported_system(bench):
     machine = bench.make()
-    (machine.root / "etc/os-release").write_text('ID=rocky\nVERSION_ID="9.4"\n', encoding="utf-8")
-    result = bench.run(version="535.261.03")
-    assert result["failed"] and "rocky 9.4" in result["msg"] and "debian 12" in result["msg"]
+    for content, name in (('ID=rocky\nVERSION_ID="9.4"\n', "rocky 9.4"), ('ID=rocky\nPRETTY_NAME="Rocky Linux 9.4 (Blue Onyx)"\n', "Rocky Linux 9.4"), ("", "unknown")):
+        (machine.root / "etc/os-release").write_text(content, encoding="utf-8")
+        result = bench.run(version="535.261.03")
+        assert result["failed"] and name in result["msg"] and "debian 12" in result["msg"] and machine.log == []
 
 
 def test_a_version_is_required(bench):

@@ -171,3 +171,16 @@ def test_write_atomically_says_whether_it_wrote(tmp_path):
 
 def test_installed_fixture_is_coherent():
     assert set(have["version"] for name, have in installed("535.261.03-1").items() if name in SET) == {"535.261.03-1"}
+
+
+def test_what_apt_cannot_satisfy_is_told_line_by_line():
+    """As recorded on Debian 12 for the obvious packages of an older version."""
+    said = fixture("unmet_dependencies.txt")
+    assert apt.unmet(said) == [
+        "libcuda1 : Depends: nvidia-alternative (= 535.216.03-2~bpo12+1) but 535.309.01-0+deb12u1 is to be installed",
+        "libcuda1 : Depends: libnvidia-ptxjitcompiler1 (= 535.216.03-2~bpo12+1) but 535.309.01-0+deb12u1 is to be installed",
+        "libcuda1 : Depends: libnvidia-pkcs11-openssl3 (= 535.216.03-2~bpo12+1) but 535.309.01-0+deb12u1 is to be installed",
+        "libnvidia-ml1 : Depends: nvidia-alternative (= 535.216.03-2~bpo12+1) but 535.309.01-0+deb12u1 is to be installed",
+        "nvidia-smi : Depends: nvidia-alternative (= 535.216.03-2~bpo12+1) but 535.309.01-0+deb12u1 is to be installed",
+    ]
+    assert apt.unmet(fixture("simulate_upgrade.txt")) == []

@@ -84,7 +84,7 @@ def summary(health):
 
 
 def _brief(value):
-    if value is None:
+    if value is None or value == []:
         return "nothing"
     text = ", ".join(str(item) for item in value) if isinstance(value, list) else str(value)
     return text if len(text) <= 200 else text[:197] + "..."

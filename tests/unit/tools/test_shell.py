@@ -1,0 +1,149 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The shell scripts that prepare a machine, with stand-ins for the commands that would change it."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+from tests.tools.common import ROOT
+
+TOOLS = ROOT / "tests" / "tools"
+NEEDED = ("bash", "sed", "sort", "dirname", "cat", "env", "grep", "awk", "sha256sum", "cut", "mkdir", "flock", "rm", "tail", "touch")
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """A PATH with what the scripts use and nothing else. `installed` holds package names, `calls` what apt-get was asked."""
+    binaries = tmp_path / "bin"
+    binaries.mkdir()
+    for name in NEEDED:
+        (binaries / name).symlink_to(shutil.which(name))
+    (tmp_path / "installed").write_text("")
+    (tmp_path / "calls").write_text("")
+    command(binaries, "id", "echo 0")
+    command(binaries, "dpkg-query", 'for last; do :; done; grep -qx "$last" {0}/installed && echo installed || exit 1'.format(tmp_path))
+    apt_get = 'echo "${{*: -2}}" >> {0}/calls; test ! -e {0}/broken || {{ [ "${{*: -1}}" = update ] && rm {0}/broken; }}'
+    command(binaries, "apt-get", apt_get.format(tmp_path))
+    (tmp_path / "list").write_text("# a comment\n\nalpha\nbeta   # with a reason\n")
+    return tmp_path
+
+
+def command(binaries, name, script):
+    path = binaries / name
+    path.write_text("#!/bin/bash\n{0}\n".format(script))
+    path.chmod(0o755)
+
+
+def run(script, *arguments, machine, **variables):
+    environment = dict({"PATH": str(machine / "bin"), "HOME": str(machine)}, **variables)
+    return subprocess.run(
+        ["/bin/bash", str(TOOLS / script), *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
+        check=False, timeout=60,
+    )
+
+
+def setup(machine):
+    return run("setup.sh", str(machine / "list"), machine=machine)
+
+
+def calls(machine):
+    return (machine / "calls").read_text().splitlines()
+
+
+def test_nothing_missing_is_silence(machine):
+    (machine / "installed").write_text("alpha\nbeta\n")
+    done = setup(machine)
+    assert (done.returncode, done.stdout, done.stderr, calls(machine)) == (0, "", "", [])
+
+
+def test_only_what_is_missing_is_installed(machine):
+    (machine / "installed").write_text("alpha\n")
+    assert setup(machine).returncode == 0
+    assert calls(machine) == ["install beta"]
+
+
+def test_stale_package_lists_are_fetched_anew(machine):
+    (machine / "broken").touch()
+    assert setup(machine).returncode == 0
+    assert calls(machine) == ["alpha beta", "--no-install-recommends update", "alpha beta"]
+
+
+def test_an_installation_that_fails_for_good_is_a_failure(machine):
+    command(machine / "bin", "apt-get", "exit 100")
+    assert setup(machine).returncode != 0
+
+
+def test_another_system_gets_the_list(machine):
+    (machine / "bin" / "dpkg-query").unlink()
+    done = setup(machine)
+    assert done.returncode == 1
+    assert "alpha beta" in done.stderr
+
+
+def test_without_root_and_sudo_it_says_what_to_run(machine):
+    command(machine / "bin", "id", "echo 1000")
+    done = setup(machine)
+    assert done.returncode == 1
+    assert "apt-get install alpha beta" in done.stderr
+    assert calls(machine) == []
+
+
+def test_the_default_lists_are_those_of_the_tools_and_of_the_lab(machine):
+    setup_all = run("setup.sh", machine=machine)
+    assert setup_all.returncode == 0
+    words = calls(machine)[0].split()
+    assert words, "the last two words of the call"
+    wanted = set()
+    for path in ("tests/tools/host-packages.txt", "tests/lab/host-packages.txt"):
+        wanted |= {line for line in (ROOT / path).read_text().splitlines() if line and not line.startswith("#")}
+    assert set(words) <= wanted
+    assert all(name in setup_all.stderr for name in wanted)
+
+
+@pytest.mark.parametrize("name", ["", "nonsense"])
+def test_an_unknown_environment_is_refused_with_the_known_ones(machine, name):
+    done = run("venv.sh", name, machine=machine)
+    assert done.returncode == 2
+    assert "core218" in done.stderr
+
+
+def test_a_missing_interpreter_has_an_exit_status_of_its_own(machine):
+    if pathlib.Path("/usr/bin/python3.8").exists() or pathlib.Path("/usr/local/bin/python3.8").exists():
+        pytest.fail("this test needs a machine whose own Python is not 3.8; give it one")
+    done = run("venv.sh", "--interpreter", "py38", machine=machine, PYENV_ROOT=str(machine / "none"))
+    assert done.returncode == 3
+    assert "Python 3.8" in done.stderr
+    assert done.stdout == ""
+
+
+def test_the_newest_interpreter_is_the_one_with_the_highest_minor_version(machine):
+    for directory, minor in (("a", 9), ("b", 14), ("c", 11), ("d", 10)):
+        place = machine / "pyenv" / "versions" / ("3." + directory) / "bin"
+        place.mkdir(parents=True)
+        command(place, "python3", "echo {0} {1}/python3".format(minor, place))
+    done = run("venv.sh", "--interpreter", "newest", machine=machine, PYENV_ROOT=str(machine / "pyenv"))
+    assert done.stdout.strip() == str(machine / "pyenv" / "versions" / "3.b" / "bin" / "python3")
+
+
+def test_a_shim_that_does_not_start_is_passed_over(machine):
+    command(machine / "bin", "python3.13", "echo 'pyenv: python3.13: command not found' >&2; exit 127")
+    done = run("venv.sh", "--interpreters", machine=machine, PYENV_ROOT=str(machine / "none"))
+    assert done.returncode == 0
+    assert "python3.13" not in done.stdout
+
+
+def test_an_environment_that_cannot_be_made_is_not_left_half_made(machine):
+    place = machine / "pyenv" / "versions" / "3.8.0" / "bin"
+    place.mkdir(parents=True)
+    command(place, "python3", 'case "$*" in *join*) echo 3.8.0 ;; *version_info*) echo 8 {0}/python3 ;; *) exit 9 ;; esac'.format(place))
+    done = run("venv.sh", "py38", machine=machine, PYENV_ROOT=str(machine / "pyenv"), GPUFLEET_CACHE=str(machine / "cache"))
+    assert done.returncode == 1
+    assert "could not make 'py38'" in done.stderr
+    assert [name for name in os.listdir(str(machine / "cache" / "venv")) if name.startswith("py38-")] == []

@@ -96,7 +96,7 @@ def nspawn(lab: Lab, machine: Machine, root: Path) -> list[str]:
     return [
         "setpriv", "--pdeathsig=KILL", "systemd-nspawn", "--quiet", "--register=no", "--keep-unit", f"--machine={unit_name(lab, machine.name)}",
         f"--hostname={host_name(machine.name)}", f"--network-bridge={lab.bridge}", "--resolv-conf=off", "--timezone=off",
-        "--link-journal=no", "-D", str(root), "--boot", "--console=passive",
+        "--link-journal=no", "-D", str(root), "--boot", "--console=read-only",
     ]  # fmt: skip
 
 

@@ -44,9 +44,10 @@ def load_baseline(path):
         with open(path, encoding="utf-8") as stream:
             return json.load(stream)
     except OSError as exc:
-        raise AnsibleActionFail("the baseline file %s on the controller cannot be read: %s; take a baseline first (phase: baseline)" % (path, exc.strerror))
+        raise AnsibleActionFail("the baseline file %s on the controller cannot be read: %s; take a baseline first (phase: baseline)" % (
+            path, exc.strerror)) from exc
     except ValueError as exc:
-        raise AnsibleActionFail("the baseline file %s on the controller is not JSON: %s; take a new baseline (phase: baseline)" % (path, exc))
+        raise AnsibleActionFail("the baseline file %s on the controller is not JSON: %s; take a new baseline (phase: baseline)" % (path, exc)) from exc
 
 
 def load_policy(waivers):
@@ -74,7 +75,7 @@ class ActionModule(NvmlActionBase):
         try:
             _health.check(baseline, policy, node)
         except (_health.BaselineError, _health.PolicyError) as exc:
-            raise AnsibleActionFail("%s: %s" % (node, exc))
+            raise AnsibleActionFail("%s: %s" % (node, exc)) from exc
 
         answer = self.execute_nvml("gpufleet.lifecycle.gpu_health", {"timeout_s": args["timeout_s"]}, task_vars)
         if answer.get("failed") or "facts" not in answer:

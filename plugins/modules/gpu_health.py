@@ -60,11 +60,11 @@ options:
     default: []
     suboptions:
       check:
-        description: The RV(health.checks[].id) of the check.
+        description: The RV(health.checks.id) of the check.
         type: str
         required: true
       entity:
-        description: The RV(health.checks[].entity), such as the UUID of a GPU. Without it the waiver covers all.
+        description: The RV(health.checks.entity), such as the UUID of a GPU. Without it the waiver covers all.
         type: str
       reason:
         description: Why it is accepted.
@@ -165,6 +165,31 @@ health:
       description: All checks, also those that pass.
       type: list
       elements: dict
+      contains:
+        id:
+          description: What is checked, such as V(gpu.power_limit).
+          type: str
+        entity:
+          description: What it is checked of, V(node) or the UUID of a GPU.
+          type: str
+        status:
+          description: One of V(pass), V(fail), V(unknown), V(waived) and V(not_applicable).
+          type: str
+        observed:
+          description: What was found.
+          type: raw
+        expected:
+          description: What should have been found.
+          type: raw
+        source:
+          description: Where the expectation comes from, V(policy), V(baseline) or V(hardware).
+          type: str
+        action:
+          description: What the check asks for, as in RV(health.action).
+          type: str
+        message:
+          description: What is wrong and the next step; empty if nothing is.
+          type: str
       sample:
         - id: gpu.present
           entity: GPU-5d2f3c1a-0b8e-4f6a-9a53-2f1d8f5f7c10

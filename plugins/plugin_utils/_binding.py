@@ -35,7 +35,7 @@ def find():
     try:
         distribution = importlib.metadata.distribution(DISTRIBUTION)
     except importlib.metadata.PackageNotFoundError:
-        raise BindingError("the controller has no %s; %s" % (DISTRIBUTION, advice))
+        raise BindingError("the controller has no %s; %s" % (DISTRIBUTION, advice)) from None
     try:
         spec = importlib.util.find_spec("pynvml")
     except (ImportError, ValueError):

@@ -37,7 +37,8 @@ def absent(ctx, ident, gpu, key, now, action=None):
         if not peers_answer(ctx, gpu, key):
             return model.check(ident, who, NOT_APPLICABLE, seen, None, "hardware", message="%s is not supported by this GPU." % (key,))
         return model.check(ident, who, UNKNOWN, seen, None, "hardware", None,
-                           "%s of %s: %s, but other GPUs of the same model on this node answer. Compare the GPUs (nvidia-smi -q)." % (key, model.named(gpu), seen))
+                           "%s of %s: %s, but other GPUs of the same model on this node answer. Compare the GPUs (nvidia-smi -q)." % (
+                               key, model.named(gpu), seen))
     return model.check(ident, who, UNKNOWN, seen, None, "hardware", None, "%s of %s is not known: %s. %s" % (key, model.named(gpu), seen, step))
 
 

@@ -51,7 +51,8 @@ def checks(ctx):
         version = versions[place]
         ident = "driver." + place
         if version is None:
-            result.append(model.check(ident, NODE, UNKNOWN, None, expected, "policy", "hold", "The version of %s is not known: it is not there, or cannot be read. %s" % (what, step)))
+            result.append(model.check(ident, NODE, UNKNOWN, None, expected, "policy", "hold",
+                                      "The version of %s is not known: it is not there, or cannot be read. %s" % (what, step)))
         elif expected is None:
             result.append(model.check(ident, NODE, UNKNOWN, version, None, "policy", "hold",
                                       "Which driver is loaded is not known, so %s %s cannot be compared. Load the driver." % (what, version)))

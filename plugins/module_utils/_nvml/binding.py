@@ -70,7 +70,7 @@ def open_cache(directory, create=True):
                     raise
         handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as exc:
-        raise CacheError("%s: %s" % (directory, exc.strerror))
+        raise CacheError("%s: %s" % (directory, exc.strerror)) from exc
     try:
         about = os.fstat(handle)
         if about.st_uid != user:
@@ -190,7 +190,8 @@ def from_archive(archive):
     previous = sys.modules.get("pynvml")
     sys.modules["pynvml"] = module
     try:
-        exec(compile(source, module.__file__, "exec"), module.__dict__)
+        # The digest of these bytes was compared with the one of the task before.
+        exec(compile(source, module.__file__, "exec"), module.__dict__)  # noqa: S102 this is the import of the binding
     except BaseException:
         sys.modules.pop("pynvml")
         if previous is not None:

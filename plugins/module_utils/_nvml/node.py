@@ -49,7 +49,7 @@ def read(remote_tmp, digest=None, archive_base64=None, timeout_s=60, take=snapsh
             try:
                 archive = base64.b64decode(archive_base64.encode("ascii"), validate=True)
             except (binascii.Error, UnicodeEncodeError):
-                raise binding.CacheError("the NVML binding that arrived is not base64")
+                raise binding.CacheError("the NVML binding that arrived is not base64") from None
             warning = binding.store(cache, digest, archive)
             if warning:
                 warnings.append(warning)

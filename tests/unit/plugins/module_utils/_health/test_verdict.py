@@ -68,7 +68,8 @@ def test_nvml_that_does_not_start(rc, verdict, action):
     assert judge(snapshot, baseline=None, phase="adhoc")["verdict"] == verdict
 
 
-@pytest.mark.parametrize("status, verdict", [("timeout", "fail"), ("stuck", "fail"), ("no_binding", "unknown"), ("nvml_error", "fail"), ("new", "unknown"), (None, "unknown")])
+@pytest.mark.parametrize("status, verdict", [
+    ("timeout", "fail"), ("stuck", "fail"), ("no_binding", "unknown"), ("nvml_error", "fail"), ("new", "unknown"), (None, "unknown")])
 def test_a_reading_that_did_not_happen(status, verdict):
     snapshot = {"status": status, "message": "why", "nvml": {"rc": None, "error": None}}
     check, = found(judge(snapshot, baseline=None, phase="adhoc"), "nvml.answers")
@@ -283,7 +284,8 @@ def test_an_unknown_phase_is_refused():
 
 @pytest.mark.parametrize("baseline, text", [
     (["x"], "is a list"), ({"schema": "other/1"}, "has schema 'other/1'"), (readings.baseline(node="gpu-2"), "that of node gpu-2, not of gpu-1"),
-    (readings.baseline(node=None), "names no node"), (readings.baseline(snapshot={}), "holds no reading"), (readings.baseline(snapshot=None), "holds no reading"),
+    (readings.baseline(node=None), "names no node"),
+    (readings.baseline(snapshot={}), "holds no reading"), (readings.baseline(snapshot=None), "holds no reading"),
 ])
 def test_what_is_no_baseline_of_this_node_is_refused(baseline, text):
     with pytest.raises(_health.BaselineError, match=text):

@@ -53,7 +53,7 @@ def chroot_mounts(root: Path):
 
 def isolated(*arguments: str, nice: int = 0) -> int:
     """Run 'python3 -m tests.lab ARGUMENTS' with mounts and processes that end with it."""
-    command = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    command = ["setpriv", "--pdeathsig=KILL", "unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc"]
     command += ["nice", "-n", str(nice), sys.executable, "-m", "tests.lab", *arguments]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment(PYTHONDONTWRITEBYTECODE="1"), cwd=Path(__file__).resolve().parents[2]) as child:
         try:

@@ -248,11 +248,9 @@ make_log_tail:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import files
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.apt import Apt, AptError
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.lock import LockTimeout, NodeLock, ignore_hangup
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.package_change import ChangeFailed, PackageChange
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.packages import driver_versions
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.runner import Runner
 
 ARGUMENT_SPEC = dict(
@@ -275,36 +273,6 @@ ARGUMENT_SPEC = dict(
 )
 
 
-def answer(plan, change):
-    """The part of the result that every way out has."""
-    resolved = plan["resolved"]
-    unresolved = [item["message"] for item in resolved["refusals"]] if resolved else []
-    return {
-        "resolvable": resolved["resolvable"] if resolved else None, "reason": " ".join(unresolved), "resolved": resolved,
-        "transaction": plan["transaction"], "refusals": plan["refusals"], "disk": plan["disk"], "download_bytes": plan["download_bytes"],
-        "actions": change.actions, "repaired": change.repaired or bool(plan["journal"] or plan["broken"]),
-    }
-
-
-def difference(change, plan, changed):
-    """What --diff shows: package versions, and the pin."""
-    before = driver_versions(plan["table"], plan["installed"])
-    after = dict(before)
-    for item in plan["transaction"]["remove"]:
-        after.pop(item["name"], None)
-    for kind in ("install", "upgrade", "downgrade"):
-        after.update((item["name"], item["version"]) for item in plan["transaction"][kind])
-    parts = [{"before_header": "driver packages", "after_header": "driver packages", "before": lines(before), "after": lines(after)}]
-    if change.options["state"] in ("present", "absent") and plan["resolved"] is not None and change.pin_differs(plan):
-        path = change.options["pin_file"]
-        parts.append({"before_header": path, "after_header": path, "before": files.read_text(change.apt.path(path)) or "", "after": change.pin_wanted(plan) or ""})
-    return parts if changed and change.options["state"] != "downloaded" else []
-
-
-def lines(versions):
-    return "".join("%s %s\n" % item for item in sorted(versions.items()))
-
-
 def tolerated(module, plan):
     """Check mode on a node whose repository is not there yet: it cannot be known, which is no failure."""
     if not module.check_mode or [item["id"] for item in plan["refusals"]] != ["unknown_version"]:
@@ -315,7 +283,7 @@ def tolerated(module, plan):
 def refuse(module, plan, change):
     words = " ".join("%s Next step: %s." % (item["message"], item["next_step"]) for item in plan["refusals"])
     before = "Only an interrupted dpkg run was finished." if change.actions else "Nothing was changed."
-    module.fail_json(msg="%s %s" % (before, words), changed=bool(change.actions), **answer(plan, change))
+    module.fail_json(msg="%s %s" % (before, words), changed=bool(change.actions), **change.answer(plan))
 
 
 def run(module, change, acting):
@@ -325,10 +293,10 @@ def run(module, change, acting):
         plan = change.plan()
     if plan["refusals"]:
         if tolerated(module, plan):
-            return dict(answer(plan, change), changed=module.params["state"] != "resolved")
+            return dict(change.answer(plan), changed=module.params["state"] != "resolved")
         refuse(module, plan, change)
     changed = change.would_change(plan) or bool(change.actions)
-    result = dict(answer(plan, change), changed=changed, diff=difference(change, plan, changed))
+    result = dict(change.answer(plan), changed=changed, diff=change.difference(plan, changed))
     if not acting:
         return dict(result, actions=change.foresee(plan))
     if changed:

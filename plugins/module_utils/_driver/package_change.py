@@ -166,6 +166,33 @@ class PackageChange:
         holds = any(self.hold_changes(plan, self.foreseen(plan))) if plan["resolved"] else False
         return bool(plan["journal"] or plan["broken"] or not packages.is_empty(plan["transaction"]) or holds or self.pin_differs(plan))
 
+    def answer(self, plan):
+        """The part of the result that every way out has."""
+        resolved = plan["resolved"]
+        unresolved = [item["message"] for item in resolved["refusals"]] if resolved else []
+        return {
+            "resolvable": resolved["resolvable"] if resolved else None, "reason": " ".join(unresolved), "resolved": resolved,
+            "transaction": plan["transaction"], "refusals": plan["refusals"], "disk": plan["disk"], "download_bytes": plan["download_bytes"],
+            "actions": self.actions, "repaired": self.repaired or bool(plan["journal"] or plan["broken"]),
+        }
+
+    def difference(self, plan, changed):
+        """What --diff shows: package versions, and the pin."""
+        if not changed or self.options["state"] not in ("present", "absent"):
+            return []
+        before = packages.driver_versions(plan["table"], plan["installed"])
+        after = dict(before)
+        for item in plan["transaction"]["remove"]:
+            after.pop(item["name"], None)
+        for kind in ("install", "upgrade", "downgrade"):
+            after.update((item["name"], item["version"]) for item in plan["transaction"][kind])
+        texts = ["".join("%s %s\n" % item for item in sorted(versions.items())) for versions in (before, after)]
+        parts = [("driver packages", texts[0], texts[1])]
+        if self.pin_differs(plan):
+            path = self.options["pin_file"]
+            parts.append((path, files.read_text(self.apt.path(path)) or "", self.pin_wanted(plan) or ""))
+        return [{"before_header": name, "after_header": name, "before": old, "after": new} for name, old, new in parts]
+
     def foreseen(self, plan):
         """The installed packages as a run would leave them, holds put back."""
         after = dict(plan["installed"])
@@ -270,8 +297,9 @@ class PackageChange:
         elif self.options["state"] == "present":
             wrong = packages.differences(installed, plan["resolved"]["packages"])
             if wrong:
-                raise ChangeFailed("apt ended well, and yet these packages are not as resolved: %s. Next step: apt-cache policy of them on the node." % ", ".join(
-                    "%s %s (expected %s)" % (name, found, plan["resolved"]["packages"][name]) for name, found in sorted(wrong.items())))
+                expected = plan["resolved"]["packages"]
+                listing = ", ".join("%s %s (expected %s)" % (name, found, expected[name]) for name, found in sorted(wrong.items()))
+                raise ChangeFailed("apt ended well, and yet these packages are not as resolved: %s. Next step: apt-cache policy of them on the node." % listing)
             hold, unhold = self.hold_changes(plan, installed)
             if hold or unhold:
                 raise ChangeFailed("apt-mark did not take: %s." % ", ".join(hold + unhold))

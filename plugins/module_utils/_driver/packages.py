@@ -15,8 +15,14 @@ from __future__ import annotations
 import re
 
 from ._sets import (
-    APART_NAME_PATTERN, DKMS_BUILD_MIB, DKMS_MODULES_MIB, DRIVER_NAME_PATTERN, DRIVER_SOURCE_PATTERN,
-    DRIVER_VERSION_PATTERN, KERNEL_NAME_PATTERN, SETS,
+    APART_NAME_PATTERN,
+    DKMS_BUILD_MIB,
+    DKMS_MODULES_MIB,
+    DRIVER_NAME_PATTERN,
+    DRIVER_SOURCE_PATTERN,
+    DRIVER_VERSION_PATTERN,
+    KERNEL_NAME_PATTERN,
+    SETS,
 )
 from .versions import Key, upstream
 
@@ -336,7 +342,11 @@ def action_sentences(transaction):
     for kind, verb in (("install", "install"), ("upgrade", "upgrade"), ("downgrade", "downgrade"), ("reinstall", "install again"), ("remove", "remove")):
         items = transaction[kind]
         if items:
-            words = ["%s %s" % (item["name"], "%s -> %s" % (item["from"], item["version"]) if item.get("from") and kind != "remove" else item.get("version") or "")
-                     for item in items]
-            sentences.append("%s %d packages: %s" % (verb, len(items), ", ".join(word.strip() for word in words)))
+            sentences.append("%s %d packages: %s" % (verb, len(items), ", ".join(in_words(item) for item in items)))
     return sentences
+
+
+def in_words(item):
+    if item.get("from") and item["from"] != item["version"]:
+        return "%s %s -> %s" % (item["name"], item["from"], item["version"])
+    return ("%s %s" % (item["name"], item["version"])).strip()

@@ -35,7 +35,8 @@ class Bench:
 
     def run(self, check=False, **options):
         options.setdefault("min_free_mib", 0)
-        arguments = {"ANSIBLE_MODULE_ARGS": dict(options, _ansible_check_mode=check, _ansible_diff=True, _ansible_remote_tmp=str(self.root), _ansible_tmpdir=None)}
+        options.update(_ansible_check_mode=check, _ansible_diff=True, _ansible_remote_tmp=str(self.root), _ansible_tmpdir=None)
+        arguments = {"ANSIBLE_MODULE_ARGS": options}
         patch = self.monkeypatch
         # from ansible-core 2.19 on the arguments have a profile; both keep the raw ones here
         patch.setattr(basic, "_ANSIBLE_ARGS", json.dumps(arguments).encode("utf-8"))
@@ -163,7 +164,8 @@ def test_apt_without_a_solution_is_a_refusal(bench):
 
 def test_unsupported_system(bench):
     machine = bench.make()
-    for content, name in (('ID=rocky\nVERSION_ID="9.4"\n', "rocky 9.4"), ('ID=rocky\nPRETTY_NAME="Rocky Linux 9.4 (Blue Onyx)"\n', "Rocky Linux 9.4"), ("", "unknown")):
+    pretty = 'ID=rocky\nPRETTY_NAME="Rocky Linux 9.4 (Blue Onyx)"\n'
+    for content, name in (('ID=rocky\nVERSION_ID="9.4"\n', "rocky 9.4"), (pretty, "Rocky Linux 9.4"), ("", "unknown")):
         (machine.root / "etc/os-release").write_text(content, encoding="utf-8")
         result = bench.run(version="535.261.03")
         assert result["failed"] and name in result["msg"] and "debian 12" in result["msg"] and machine.log == []

@@ -230,7 +230,8 @@ def test_a_set_package_that_would_be_removed_is_not_reached():
     assert [item["id"] for item in refusals] == ["not_exact"] and "nvidia-smi absent" in refusals[0]["found"]
 
 
-@pytest.mark.parametrize("name", ["simulate_mixed_set.txt", "simulate_kernel_change.txt", "simulate_removal_outside.txt", "simulate_transitional_synthetic.txt"])
+@pytest.mark.parametrize("name", [
+    "simulate_mixed_set.txt", "simulate_kernel_change.txt", "simulate_removal_outside.txt", "simulate_transitional_synthetic.txt"])
 def test_every_refusal_says_what_was_found_expected_and_next(name):
     for item in decide(name, wanted_set(OLD)):
         assert item["found"] and item["expected"] and item["next_step"] and item["packages"]

@@ -33,7 +33,9 @@ def _policy(tmp_path):
     options += ["-o", "APT::Architecture=amd64", "-o", "APT::Architectures::=amd64", "-o", "APT::Sandbox::User=root"]
 
     def run(*argv):
-        done = subprocess.run(list(argv[:1]) + options + list(argv[1:]), capture_output=True, text=True, timeout=60, check=False, env={"LC_ALL": "C", "PATH": "/usr/bin:/bin"})
+        command = list(argv[:1]) + options + list(argv[1:])
+        environment = {"LC_ALL": "C", "PATH": "/usr/bin:/bin"}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
         assert done.returncode == 0, done.stderr + done.stdout
         return done.stdout
 

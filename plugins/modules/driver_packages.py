@@ -173,6 +173,7 @@ resolved:
     version: {description: The version of the kernel module's package., type: str, sample: 535.261.03-1}
     upstream: {description: The driver's version., type: str, sample: 535.261.03}
     packages: {description: Every package of the set with its exact version., type: dict, sample: {nvidia-smi: 535.261.03-1}}
+    sources: {description: The version of each source package in the set., type: dict, sample: {nvidia-graphics-drivers: 535.261.03-1}}
     dkms_name: {description: Name of the module in DKMS., type: str, sample: nvidia-current}
     dkms_version: {description: Version of the module in DKMS., type: str, sample: 535.261.03}
     available: {description: Versions that can be had with this flavour, newest first., type: list, elements: str}

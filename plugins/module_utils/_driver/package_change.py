@@ -151,7 +151,7 @@ class PackageChange:
             return None
         if self.options["state"] != "present" or self.options["pin"] is None:
             return False
-        return packages.render_pin(plan["table"], plan["resolved"]["version"])
+        return packages.render_pin(plan["table"], plan["resolved"]["sources"])
 
     def pin_differs(self, plan):
         wanted = self.pin_wanted(plan)

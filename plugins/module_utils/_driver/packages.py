@@ -91,14 +91,14 @@ def other_flavours(table, flavour):
 def resolve(table, index, installed, wanted, flavour="proprietary", extra=()):
     """The exact set of packages for a driver version on this system.
 
-    Answers ``{"resolvable", "version", "upstream", "packages", "dkms_name", "dkms_version", "available", "obsolete",
-    "refusals"}``. Packages of the driver that are installed already belong to the set, whoever installed them.
+    Answers ``{"resolvable", "version", "upstream", "packages", "sources", "dkms_name", "dkms_version", "available",
+    "obsolete", "refusals"}``. Packages of the driver that are installed already belong to the set, whoever installed them.
     """
     data = table["flavours"][flavour]
     known = available(table, index, flavour)
     result = {
         "resolvable": False, "wanted": wanted, "flavour": flavour, "version": None, "upstream": None, "packages": {},
-        "dkms_name": data["dkms_name"], "dkms_version": None, "available": known, "obsolete": [], "refusals": [],
+        "dkms_name": data["dkms_name"], "dkms_version": None, "sources": {}, "available": known, "obsolete": [], "refusals": [],
     }
     obsolete = other_flavours(table, flavour)
     result["obsolete"] = [name for name in installed_driver(table, installed) if name in obsolete]
@@ -117,7 +117,8 @@ def resolve(table, index, installed, wanted, flavour="proprietary", extra=()):
     if missing:
         result["refusals"].append(partly_available(version, packages, missing))
         return result
-    result.update(resolvable=True, packages=packages)
+    sources = dict((source_of(name, packages[name], installed, index), packages[name]) for name in packages)
+    result.update(resolvable=True, packages=packages, sources=sources)
     return result
 
 
@@ -317,23 +318,25 @@ def decide_disk(needs, filesystems, min_free_bytes):
 
 # --- pin ------------------------------------------------------------------------------------------------------------
 
-def render_pin(table, version):
-    """An apt preferences file that allows exactly one driver version, and no other driver family."""
+def render_pin(table, versions):
+    """An apt preferences file that allows exactly one driver, and no other driver family.
+
+    ``versions`` is ``{source package: version}``; a source of the driver that is not in it is not allowed at all.
+    """
     own = " ".join("src:%s" % name for name in table["sources"])
     blocked = " ".join("src:%s" % name for name in table["blocked_sources"])
-    return "\n".join([
-        "Explanation: written by gpufleet.lifecycle (driver_packages); changes are overwritten.",
-        "Explanation: the driver's packages, by source package, are allowed at this version alone.",
-        "Package: %s" % own,
-        "Pin: version %s-*" % upstream(version),
-        "Pin-Priority: 1001",
-        "",
+    lines = ["Explanation: written by gpufleet.lifecycle (driver_packages); changes are overwritten."]
+    for source in table["sources"]:
+        if source in versions:
+            lines += [
+                "Explanation: the driver's packages, by source package, are allowed at this version alone.",
+                "Package: src:%s" % source, "Pin: version %s" % versions[source], "Pin-Priority: 1001", "",
+            ]
+    lines += [
         "Explanation: every other version, and every other driver family of the archive, is not.",
-        "Package: %s %s" % (own, blocked),
-        "Pin: version *",
-        "Pin-Priority: -1",
-        "",
-    ])
+        "Package: %s %s" % (own, blocked), "Pin: version *", "Pin-Priority: -1", "",
+    ]
+    return "\n".join(lines)
 
 
 def action_sentences(transaction):

@@ -73,7 +73,7 @@ def test_from_nothing_to_present_and_again(bench):
     first = bench.run(version="535.216.03", hold=True, pin=True)
     assert first["changed"] and versions(machine) == {OLD}
     assert held(machine) == sorted(SET)
-    assert "Pin: version 535.216.03-*" in (machine.root / PIN).read_text(encoding="utf-8")
+    assert "Pin: version %s\n" % OLD in (machine.root / PIN).read_text(encoding="utf-8")
     assert machine.acted() == ["apt-get install", "apt-mark hold"]
     machine.log.clear()
     second = bench.run(version="535.216.03", hold=True, pin=True)
@@ -98,7 +98,7 @@ def test_check_mode_says_all_of_it_and_does_nothing(bench):
     assert not (machine.root / PIN).exists() and not (bench.root / "lock").exists()
     assert any(line.startswith("upgrade 11 packages") for line in result["actions"])
     assert any(line.startswith("hold ") for line in result["actions"]) and any(line.startswith("write ") for line in result["actions"])
-    assert "Pin: version 535.261.03-*" in result["diff"][1]["after"]
+    assert "Pin: version %s\n" % NEW in result["diff"][1]["after"]
 
 
 def test_check_mode_foresees_what_a_run_reports(bench):

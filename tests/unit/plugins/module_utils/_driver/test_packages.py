@@ -61,6 +61,8 @@ def test_the_open_flavour_may_have_another_revision():
         known[name][0]["version"] = "535.261.03-7"
     found = resolve("535.261.03", flavour="open", known=known)["packages"]
     assert (found["nvidia-open-kernel-dkms"], found["nvidia-smi"]) == ("535.261.03-7", NEW)
+    assert resolve("535.261.03", flavour="open", known=known)["sources"] == {
+        "nvidia-graphics-drivers": NEW, "nvidia-open-gpu-kernel-modules": "535.261.03-7"}
 
 
 def test_unknown_version_lists_what_can_be_had():

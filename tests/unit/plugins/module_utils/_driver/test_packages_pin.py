@@ -13,23 +13,26 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import packages
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver._sets import DEBIAN
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.fake_apt import fixture
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.fake_apt import fixture, index
+
+MAIN, OPEN = DEBIAN["sources"]
 
 
-@pytest.fixture(name="policy")
-def _policy(tmp_path):
-    """``policy(version or None, name)`` -> the candidate apt chooses under a pin for that version."""
+@pytest.fixture(name="policy", scope="module")
+def _policy(tmp_path_factory):
+    """``policy(versions or None)`` -> the candidate apt chooses for every package under a pin for these versions."""
+    root = tmp_path_factory.mktemp("apt")
     for path in ("state/lists/partial", "cache/archives/partial", "etc/preferences.d", "repo"):
-        (tmp_path / path).mkdir(parents=True)
-    (tmp_path / "status").write_text("", encoding="utf-8")
-    (tmp_path / "repo/Packages").write_text(fixture("show_bookworm.txt"), encoding="utf-8")
-    (tmp_path / "etc/sources.list").write_text("deb [trusted=yes] file:%s/repo ./\n" % tmp_path, encoding="utf-8")
+        (root / path).mkdir(parents=True)
+    (root / "status").write_text("", encoding="utf-8")
+    (root / "repo/Packages").write_text(fixture("show_bookworm.txt"), encoding="utf-8")
+    (root / "etc/sources.list").write_text("deb [trusted=yes] file:%s/repo ./\n" % root, encoding="utf-8")
     options = []
     for key, value in (
         ("Dir::State", "state"), ("Dir::State::status", "status"), ("Dir::Cache", "cache"), ("Dir::Etc", "etc"), ("Dir::Etc::sourcelist", "etc/sources.list"),
         ("Dir::Etc::sourceparts", "none"), ("Dir::Etc::preferencesparts", "etc/preferences.d"), ("Dir::Etc::parts", "none"), ("Dir::Etc::main", "none"),
     ):
-        options += ["-o", "%s=%s/%s" % (key, tmp_path, value)]
+        options += ["-o", "%s=%s/%s" % (key, root, value)]
     options += ["-o", "APT::Architecture=amd64", "-o", "APT::Architectures::=amd64", "-o", "APT::Sandbox::User=root"]
 
     def run(*argv):
@@ -41,35 +44,41 @@ def _policy(tmp_path):
 
     run("apt-get", "update")
 
-    def candidate(version, name):
-        pin = tmp_path / "etc/preferences.d/driver.pref"
-        pin.write_text(packages.render_pin(DEBIAN, version) if version else "", encoding="utf-8")
-        found = re.search(r"Candidate: (\S+)", run("apt-cache", "policy", name))
-        return found.group(1)
+    def candidates(versions):
+        pin = root / "etc/preferences.d/driver.pref"
+        pin.write_text(packages.render_pin(DEBIAN, versions) if versions else "", encoding="utf-8")
+        return dict(re.findall(r"^(\S+):\n  Installed: .*\n  Candidate: (\S+)", run("apt-cache", "policy", *sorted(index())), re.MULTILINE))
 
-    return candidate
-
-
-CASES = [
-    ("nvidia-smi", "own"), ("libcuda1", "own"), ("libnvcuvid1", "own"), ("firmware-nvidia-gsp", "own"), ("nvidia-legacy-check", "own"),
-    ("firmware-nvidia-tesla-535-gsp", "none"), ("libnvidia-tesla-470-cfg1", "none"), ("nvidia-tesla-535-smi", "none"),
-    ("nvidia-persistenced", "free"), ("nvidia-modprobe", "free"), ("nvidia-settings", "free"), ("nvidia-support", "free"),
-    ("libnvidia-egl-gbm1", "free"), ("nvidia-cuda-toolkit", "free"),
-]
+    return candidates
 
 
-@pytest.mark.parametrize("name,rule", CASES)
-def test_candidates_under_the_pin(policy, name, rule):
-    unpinned = policy(None, name)
-    assert unpinned != "(none)"
-    expected = {"own": "535.216.03-2~bpo12+1", "none": "(none)", "free": unpinned}[rule]
-    assert policy("535.216.03-2~bpo12+1", name) == expected
+def test_only_the_wanted_version_is_a_candidate(policy):
+    """Of every package in the index, by source: the driver's own, the other families', and what is released apart."""
+    unpinned, pinned = policy(None), policy({MAIN: "535.216.03-2~bpo12+1"})
+    rules = {}
+    for name, records in index().items():
+        source = records[0]["source"]
+        if source == MAIN:
+            rules[name] = "535.216.03-2~bpo12+1"
+        elif source == OPEN or source.startswith("nvidia-graphics-drivers-"):
+            rules[name] = "(none)"
+        else:
+            rules[name] = unpinned[name]
+            assert unpinned[name] != "(none)"
+    assert pinned == rules
+    for expected, names in (
+        ("535.216.03-2~bpo12+1", ["nvidia-smi", "libcuda1", "libnvcuvid1", "firmware-nvidia-gsp", "nvidia-legacy-check"]),
+        ("(none)", ["firmware-nvidia-tesla-535-gsp", "libnvidia-tesla-470-cfg1", "nvidia-tesla-535-smi", "nvidia-open-kernel-dkms"]),
+        ("535.309.01-0+deb12u1", ["nvidia-modprobe", "nvidia-settings"]),
+    ):
+        assert dict((name, pinned[name]) for name in names) == dict.fromkeys(names, expected)
 
 
-def test_the_open_module_at_a_version_that_does_not_exist_has_no_candidate(policy):
-    assert policy("535.261.03-1", "nvidia-open-kernel-dkms") == "535.261.03-1"
-    assert policy("535.216.03-2~bpo12+1", "nvidia-open-kernel-dkms") == "(none)"
+def test_the_open_module_has_a_version_of_its_own(policy):
+    pinned = policy({MAIN: "535.261.03-1", OPEN: "535.261.03-1"})
+    assert (pinned["nvidia-open-kernel-dkms"], pinned["nvidia-smi"]) == ("535.261.03-1", "535.261.03-1")
+    assert policy({MAIN: "535.261.03-1", OPEN: "535.261.03-9"})["nvidia-open-kernel-dkms"] == "(none)"
 
 
 def test_a_version_that_is_gone_fails_closed(policy):
-    assert policy("535.999.99-1", "nvidia-smi") == "(none)"
+    assert policy({MAIN: "535.999.99-1"})["nvidia-smi"] == "(none)"

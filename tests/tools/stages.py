@@ -18,8 +18,11 @@ ALL_NODES = "*"
 
 # What runs on nodes imports nothing of Ansible; these tests hold there too. The rest of tests/unit is the controller's.
 NODE_TESTS = ("tests/unit/test_import_path.py", "tests/unit/plugins/module_utils", "tests/unit/sim")
-# Tested once, on the main environment: they look at the project, or at things that no other ansible-core changes.
-ONCE = ("tests/unit/meta", "tests/unit/lab", "tests/unit/sim", "tests/unit/tools")
+# Tested once, on the main environment: they look at the project, or at things that no ansible-core changes.
+ONCE = ("tests/unit/meta", "tests/unit/lab", "tests/unit/sim", "tests/unit/tools", "tests/unit/plugins/module_utils")
+# Whole playbook runs on stand-in nodes: minutes each, so they are stages of their own.
+COURSES = "tests/unit/playbooks"
+CONTROLLERS = ("main", "core218", "newest")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,13 +65,12 @@ def _lint() -> t.List[Stage]:
 def _unit() -> t.List[Stage]:
     rest = " ".join("--ignore={0}".format(path) for path in ONCE)
     node = " ".join(_existing(NODE_TESTS))
-    return [
-        Stage("unit-main", "unit", _pytest("tests/unit"), "main"),
-        Stage("unit-core218", "unit", _pytest("tests/unit " + rest), "core218"),
-        Stage("unit-newest", "unit", _pytest("tests/unit " + rest), "newest"),
-        Stage("unit-py38", "unit", _pytest(node), "py38"),
-        Stage("unit-pynewest", "unit", _pytest(node), "pynewest"),
-    ]
+    stages = [Stage("course-" + name, "unit", _pytest(COURSES), name) for name in CONTROLLERS if (ROOT / COURSES).is_dir()]
+    for name in CONTROLLERS:
+        others = "" if name == "main" else " " + rest
+        stages.append(Stage("unit-" + name, "unit", _pytest("tests/unit --ignore={0}{1}".format(COURSES, others)), name))
+    stages.extend(Stage("unit-" + name, "unit", _pytest(node), name) for name in ("py38", "pynewest"))
+    return stages
 
 
 def _sanity() -> t.List[Stage]:

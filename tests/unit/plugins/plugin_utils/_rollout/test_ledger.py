@@ -112,7 +112,11 @@ def test_documents_of_a_node(book):
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "x"
     ledger.write_file(str(path), "old")
-    monkeypatch.setattr(os, "replace", lambda *args: (_ for _ in ()).throw(OSError("disk")))
+
+    def full(*args):
+        raise OSError("disk")
+
+    monkeypatch.setattr(os, "replace", full)
     with pytest.raises(OSError):
         ledger.write_file(str(path), "new")
     assert path.read_text() == "old"

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import time
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import stubnode
@@ -20,10 +22,10 @@ def main():
             module.fail_json(msg="the build of %s failed" % version)
         if node.get("hangs_in_install"):
             stubnode.note(node, "hangs")
-            node["disk"] = version
-            import time
-
-            time.sleep(60)
+            deadline = time.monotonic() + 600
+            while stubnode.load().get("hangs_in_install") and time.monotonic() < deadline:
+                time.sleep(0.5)
+            module.fail_json(msg="it hung")
         node["disk"] = version
         stubnode.note(node, "installed %s" % version)
     if not module.check_mode and node["disk"] in node.get("unreachable_with", []):

@@ -20,13 +20,14 @@ from tests.lab.config import CHECKOUT
 from tests.lab.play import environment, play
 
 INVENTORY = CHECKOUT / "molecule" / "inventory"
+SSH_CONFIG = CHECKOUT / ".lab" / ("lab" + os.environ.get("GPUFLEET_LAB_ID", "0")) / "ssh" / "config"
 NODE = "int-1"
 PLAY = [{"hosts": NODE, "become": True, "roles": ["gpufleet.lifecycle.nvidia_driver"]}]
 
 
 @pytest.fixture(scope="module")
 def host():
-    return testinfra.get_host("ansible://%s?ansible_inventory=%s" % (NODE, INVENTORY), sudo=True)
+    return testinfra.get_host("ssh://" + NODE, ssh_config=str(SSH_CONFIG), sudo=True)
 
 
 def lines(host, pattern):

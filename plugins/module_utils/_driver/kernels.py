@@ -192,9 +192,8 @@ def unquote(value):
 
 
 def headers_present(root, kernel):
-    """True when the kernel's headers are there as DKMS wants them."""
-    base = files.under(root, "/lib/modules", kernel)
-    return any(files.resolve(root, "/lib/modules/%s/%s/include" % (kernel, name)) is not None for name in ("build", "source")) and os.path.isdir(base)
+    """True when the kernel's headers are there as DKMS wants them (dkms(8): C(build) of the kernel's module directory; C(source) is not enough)."""
+    return files.resolve(root, "/lib/modules/%s/build/include" % kernel) is not None
 
 
 def architecture(uname=os.uname):

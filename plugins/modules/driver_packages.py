@@ -176,7 +176,7 @@ resolved:
     sources: {description: The version of each source package in the set., type: dict, sample: {nvidia-graphics-drivers: 535.261.03-1}}
     dkms_name: {description: Name of the module in DKMS., type: str, sample: nvidia-current}
     dkms_version: {description: Version of the module in DKMS., type: str, sample: 535.261.03}
-    available: {description: Versions that can be had with this flavour, newest first., type: list, elements: str}
+    available: {description: "Versions that can be had with this flavour, newest first.", type: list, elements: str}
     obsolete: {description: Installed packages of the other flavour., type: list, elements: str}
     trees:
       description:

@@ -191,7 +191,7 @@ def from_archive(archive):
     sys.modules["pynvml"] = module
     try:
         # The digest of these bytes was compared with the one of the task before.
-        exec(compile(source, module.__file__, "exec"), module.__dict__)  # noqa: S102 this is the import of the binding
+        exec(compile(source, module.__file__, "exec"), module.__dict__)  # noqa: S102 (this is the import of the binding)
     except BaseException:
         sys.modules.pop("pynvml")
         if previous is not None:

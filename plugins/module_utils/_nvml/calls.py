@@ -30,7 +30,7 @@ class Reader:
             return codes.missing(int(exc.value))
         except UnicodeDecodeError as exc:
             return codes.missing(codes.UNREADABLE, "NVML answered bytes that are no text: %s" % (exc,))
-        except Exception as exc:  # noqa: BLE001 whatever the binding raises, one value must not cost the others
+        except Exception as exc:  # noqa: BLE001 (whatever the binding raises, one value must not cost the others)
             if type(exc).__name__ == "NVMLLibraryMismatchError":
                 return codes.missing(codes.FUNCTION_NOT_FOUND, "the library is older than the binding")
             return codes.missing(codes.UNREADABLE, "%s: %s" % (type(exc).__name__, exc))

@@ -101,4 +101,3 @@ class FabricInfoV2(ctypes.Structure):
 
 class FabricInfoV3(ctypes.Structure):
     _fields_ = FabricInfoV2._fields_ + [("healthSummary", ctypes.c_ubyte)]
-

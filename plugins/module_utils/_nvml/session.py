@@ -97,7 +97,7 @@ def _be_child(work, pipe):
         try:
             tell(result=work(lambda where: tell(at=where)))
             code = 0
-        except Exception as exc:  # noqa: BLE001 the child has no other way to tell
+        except Exception as exc:  # noqa: BLE001 (the child has no other way to tell)
             tell(error="%s: %s" % (type(exc).__name__, exc), trace=traceback.format_exc()[-4000:])
     finally:
         os._exit(code)

@@ -200,7 +200,7 @@ def load_modules() -> None:
         if file is None or name == "nvidia_peermem":
             continue
         stem = re.sub(r"\.ko(\.\w+)?$", "", os.path.basename(file))
-        if any(blacklisted(alias) for alias in {name, stem, stem.replace("-", "_")}):
+        if any(blacklisted(alias) for alias in (name, stem, stem.replace("-", "_"))):
             print("gpusim: %s is blacklisted in modprobe.d and not loaded" % name, file=sys.stderr)
             continue
         try:

@@ -46,8 +46,8 @@ def _parser() -> argparse.ArgumentParser:
 def _status(_options) -> None:
     description = state.read(state.NODE)
     loaded = state.read(state.LOADED)
-    print("simulated node %s: %d x %s" % (description.get("node", "name", fallback="(none)"), state.gpu_count(),
-                                         description.get("gpu", "name", fallback="(no GPU)")))
+    name, gpu_name = description.get("node", "name", fallback="(none)"), description.get("gpu", "name", fallback="(no GPU)")
+    print("simulated node %s: %d x %s" % (name, state.gpu_count(), gpu_name))
     print("kernel release:   %s" % state.release())
     print("module loaded:    %s" % (loaded.get("nvidia", "version", fallback="") or "none"))
     print("library installed: %s" % (library.library_version() or "none"))

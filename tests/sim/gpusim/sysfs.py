@@ -170,7 +170,7 @@ def write_proc_driver() -> None:
     section = state.read(state.LOADED)["nvidia"]
     kind = "UNIX Open Kernel Module for x86_64" if section.get("flavour") == "open" else "UNIX x86_64 Kernel Module"
     write_file(state.PROC_DRIVER + "/nvidia/version",
-          "NVRM version: NVIDIA %s  %s  (simulated by gpusim)\nGCC version:  gcc version 12.2.0 (Debian)\n" % (kind, section["version"]))
+               "NVRM version: NVIDIA %s  %s  (simulated by gpusim)\nGCC version:  gcc version 12.2.0 (Debian)\n" % (kind, section["version"]))
     write_file(state.PROC_DRIVER + "/nvidia/params", "Mobile: 4294967295\nModifyDeviceFiles: 1\nDeviceFileUID: 0\nDeviceFileGID: 0\nDeviceFileMode: 438\n")
     absent = absent_gpus()
     for index in range(state.gpu_count()):

@@ -52,8 +52,7 @@ def places(document, path=()):
         return
     for key, child in children:
         yield path + (key,)
-        for deeper in places(child, path + (key,)):
-            yield deeper
+        yield from places(child, path + (key,))
 
 
 def without(document, path, how):

@@ -84,7 +84,10 @@ def test_nvml_that_does_not_start_is_data(binding, rc):
 
 
 def test_the_binding_without_a_library_answers_library_not_found(binding, monkeypatch):
-    monkeypatch.setattr(binding, "CDLL", lambda name: (_ for _ in ()).throw(OSError(name)))
+    def absent(name):
+        raise OSError(name)
+
+    monkeypatch.setattr(binding, "CDLL", absent)
     taken = snapshot.read_pass(binding, {"version": "x", "source": "node"})
     assert taken["nvml"] == {"rc": 12, "error": "LIBRARY_NOT_FOUND"}
     assert taken["status"] == "nvml_error"

@@ -69,7 +69,7 @@ def ask(nvml, name, *args):
         answer = {"rc": 0, "value": plain(getattr(nvml, name)(*args))}
     except nvml.NVMLError as error:
         answer = {"rc": error.value, "error": str(error)}
-    except Exception as error:  # the binding raises TypeError, UnicodeDecodeError and its own families; record which
+    except Exception as error:  # noqa: BLE001 (the binding raises TypeError, UnicodeDecodeError and its own families; record which)
         answer = {"rc": None, "error": "%s: %s" % (type(error).__name__, error)}
     answer["ms"] = round((time.perf_counter() - started) * 1000, 3)
     return answer

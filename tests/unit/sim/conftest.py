@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import pathlib
-import subprocess
 
 import pytest
 
@@ -14,11 +13,9 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
 
 @pytest.fixture(scope="session")
-def build(tmp_path_factory):
+def build():
     """The simulator's compiled parts."""
-    out = tmp_path_factory.mktemp("gpusim-build")
-    subprocess.run([str(simnode.SIM / "build.sh"), str(out)], check=True, timeout=300)
-    return pathlib.Path(str(out))
+    return simnode.built()
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import lzma
 import os
@@ -14,6 +15,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
 
@@ -50,6 +52,23 @@ def field(number, index=0, scope=0):
     item = n.nvmlDeviceGetFieldValues(handle(index), [(number, scope)])[0]
     return item.value.uiVal if item.nvmlReturn == 0 else "rc %d" % item.nvmlReturn
 """
+
+
+def built():
+    """The simulator's compiled parts, compiled once for each state of their sources."""
+    sources = hashlib.sha256()
+    for path in [SIM / "build.sh", *sorted((SIM / "src").iterdir())]:
+        sources.update(b"%s\0%s\0" % (path.name.encode(), path.read_bytes()))
+    place = wheels.cache() / "sim-tests" / sources.hexdigest()[:32]
+    if not place.is_dir():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        fresh = tempfile.mkdtemp(dir=str(place.parent))
+        subprocess.run([str(SIM / "build.sh"), fresh], check=True, timeout=300)
+        try:
+            os.rename(fresh, str(place))
+        except OSError:
+            shutil.rmtree(fresh)  # another test run was first
+    return place
 
 
 def module_image(version, release, licence="NVIDIA", name="nvidia"):

@@ -28,15 +28,13 @@ print(json.dumps(snapshot.take(deadline_s=%d, stuck_file=%r)))
 
 
 @pytest.fixture(scope="module")
-def build(tmp_path_factory):
-    out = tmp_path_factory.mktemp("gpusim")
-    subprocess.run([str(simnode.SIM / "build.sh"), str(out)], check=True, timeout=300)
-    return out
+def templates(tmp_path_factory):
+    return tmp_path_factory.mktemp("nodes")
 
 
 @pytest.fixture
-def node(tmp_path, build):
-    node = simnode.Node(tmp_path / "root", build, "h100-sxm", 3, "node-1")
+def node(tmp_path, templates):
+    node = simnode.Node(tmp_path / "root", simnode.built(), templates, "h100-sxm", 3, "node-1")
     yield node
     node.close()
 
@@ -77,7 +75,7 @@ def test_every_value_of_a_healthy_node(node, wheel):
 
 
 @pytest.mark.parametrize("prepare, rc", [
-    (lambda node: None, 12),
+    (lambda node: node.prepare(), 12),
     (lambda node: node.library(simnode.OLD), 9),
     (lambda node: node.booted().library(simnode.NEW), 18),
 ])

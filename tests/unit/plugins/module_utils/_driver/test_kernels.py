@@ -118,3 +118,10 @@ def test_headers_are_looked_for_inside_the_root(tmp_path):
     link(tmp_path, "/lib/modules/%s/build" % OLD, "/usr/src/gone")
     assert kernels.headers_present(str(tmp_path), KERNEL) is True
     assert kernels.headers_present(str(tmp_path), OLD) is False
+
+
+def test_the_sources_of_a_kernel_without_its_build_tree_are_no_headers(tmp_path):
+    write(tmp_path, "/usr/src/linux-source-%s/include/linux.h" % KERNEL)
+    kernel(tmp_path, KERNEL, headers=False)
+    link(tmp_path, "/lib/modules/%s/source" % KERNEL, "/usr/src/linux-source-%s" % KERNEL)
+    assert kernels.headers_present(str(tmp_path), KERNEL) is False

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import ipaddress
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from .common import LabError, read_json, run, write_json
-from .config import REGISTRY, Lab
+from .config import HIGHEST_LAB_ID, REGISTRY, Lab
 
 FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
 
@@ -68,18 +69,29 @@ def mtu() -> int:
     return route_mtu(_ip("route", "show", "default"), _ip("link"))
 
 
+def owner(lab: Lab, registry: Path = REGISTRY) -> str:
+    """The checkout that has the lab's number on this machine; empty when nobody has it, or nothing of that lab is left."""
+    held = read_json(registry / f"{lab.number}.json", {}).get("checkout", "")
+    return held if held and Path(held).is_dir() and exists(lab) else ""
+
+
 def claim(lab: Lab) -> None:
     """Take the lab's number on this machine, or say who has it."""
-    entry = REGISTRY / f"{lab.number}.json"
-    held = read_json(entry, {})
-    owner = held.get("checkout")
-    if owner and owner != str(lab.checkout):
-        if Path(owner).is_dir() and exists(lab):
-            raise LabError(
-                f"lab {lab.number} (network {lab.subnet}) belongs to the checkout {owner}: run 'python3 -m tests.lab down' there, "
-                "or set GPUFLEET_LAB_ID to another number here"
-            )
-    write_json(entry, {"checkout": str(lab.checkout)})
+    other = owner(lab)
+    if other and other != str(lab.checkout):
+        raise LabError(
+            f"lab {lab.number} (network {lab.subnet}) belongs to the checkout {other}: run 'python3 -m tests.lab down' there, "
+            "or set GPUFLEET_LAB_ID to another number here"
+        )
+    write_json(REGISTRY / f"{lab.number}.json", {"checkout": str(lab.checkout)})
+
+
+def unused(lab: Lab, first: int, owned=owner) -> int:
+    """The lowest lab number from `first` up that nobody has: neither another checkout, nor somebody at work in this one."""
+    for number in range(first, HIGHEST_LAB_ID + 1):
+        if not owned(replace(lab, number=number)):
+            return number
+    raise LabError(f"no lab number from {first} to {HIGHEST_LAB_ID} is free: end a lab with GPUFLEET_LAB_ID=N python3 -m tests.lab down")
 
 
 def _legacy_forward_drops() -> bool:
@@ -114,8 +126,8 @@ def up(lab: Lab) -> None:
 
 def down(lab: Lab) -> None:
     """Remove all of it; what is not there is no error."""
-    owner = read_json(REGISTRY / f"{lab.number}.json", {}).get("checkout", str(lab.checkout))
-    if owner != str(lab.checkout) and Path(owner).is_dir():
+    holder = read_json(REGISTRY / f"{lab.number}.json", {}).get("checkout", str(lab.checkout))
+    if holder != str(lab.checkout) and Path(holder).is_dir():
         return
     if exists(lab):
         run("ip", "link", "delete", lab.bridge)

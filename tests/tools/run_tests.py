@@ -24,6 +24,7 @@ import threading
 import time
 import typing as t
 
+from tests.lab import config, network
 from tests.tools import stages as catalogue
 from tests.tools.common import ROOT
 from tests.tools.outcome import FAILED, NOT_RUN, PASSED, Outcome, judge, table, total_line
@@ -31,6 +32,7 @@ from tests.tools.outcome import FAILED, NOT_RUN, PASSED, Outcome, judge, table, 
 LOGS = ROOT / ".lab" / "logs" / "test"
 GRACE_S = 45.0  # what a stage gets to clean up after itself before it is killed
 TAIL_LINES = 80
+TEST_LABS = 50  # lab numbers from here up are for the scenarios
 
 
 class Interrupted(Exception):
@@ -202,6 +204,11 @@ def main(arguments: t.Sequence[str]) -> int:
         for stage in stages:
             say("{0:10} {1}".format(stage.group, stage.name))
         return 0
+
+    if "GPUFLEET_LAB_ID" not in os.environ and any(stage.group == "molecule" for stage in stages):
+        # A lab of the run's own: what `make lab-up` or another checkout has started stays as it is.
+        os.environ["GPUFLEET_LAB_ID"] = str(network.unused(config.current(), TEST_LABS))
+        say("lab: the scenarios use lab {0}".format(os.environ["GPUFLEET_LAB_ID"]))
 
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

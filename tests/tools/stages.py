@@ -83,6 +83,9 @@ def scenario_nodes(text: str) -> t.Tuple[str, ...]:
     return tuple(found.group(1).split()) if found else (ALL_NODES,)
 
 
+DEMO_NODES = ("gpu-r1-1", "gpu-r1-2", "gpu-r2-1", "gpu-r2-2")
+
+
 def _molecule() -> t.List[Stage]:
     stages = []
     before: t.Tuple[str, ...] = ()
@@ -104,6 +107,9 @@ def _molecule() -> t.List[Stage]:
         stages.append(
             Stage("molecule-" + scenario.name, "molecule", script, "main", after=("molecule-create",), needs=("molecule-create",), nodes=nodes)
         )
+    # The main job itself, on the machines of inventories/lab, once these were looked at.
+    demo = "python3 -m tests.lab demo"
+    stages.append(Stage("demo", "molecule", demo, "main", after=("molecule-create", "molecule-default"), needs=("molecule-create",), nodes=DEMO_NODES))
     stages.append(Stage("molecule-destroy", "molecule", "molecule destroy -s default", "main", clean_up=True))
     return stages
 

@@ -51,7 +51,8 @@ class NvmlActionBase(ActionBase):
             result = self._execute_module(module_name=module_name, module_args=args, task_vars=task_vars)
             if warnings:
                 result["warnings"] = warnings + list(result.get("warnings") or [])
-        snapshot = result.get("snapshot")
+        # gpu_info answers the snapshot itself, gpu_health has it among the facts of the node.
+        snapshot = (result.get("facts") or result).get("snapshot")
         if problem and isinstance(snapshot, dict) and snapshot.get("status") == "no_binding":
             snapshot["message"] += " (%s)" % (problem,)
             if result.get("failed"):

@@ -42,7 +42,7 @@ def run(work, deadline_s, stuck_file=None, kill=os.killpg):
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
-        _be_child(work, write_end)
+        _be_child(work, write_end, deadline_s + 2 * GRACE_S)
     os.close(write_end)
     begun = time.monotonic()
     try:
@@ -53,13 +53,13 @@ def run(work, deadline_s, stuck_file=None, kill=os.killpg):
     if not complete:
         gone = _end(child, kill)
         at = " in %s" % (where,) if where else ""
-        if problem:
-            return Outcome("crashed", None, "the process that reads NVML was stopped%s: %s" % (at, problem))
         message = "NVML did not answer within %g s%s; look for NVRM lines in the kernel log and reboot the node if it persists" % (deadline_s, at)
+        if problem:
+            message = "the process that reads NVML was stopped%s: %s" % (at, problem)
         if not gone:
             remember(stuck_file, child)
             message += "; the process (pid %d) cannot be ended and is still stuck" % (child,)
-        return Outcome("timeout", None, message)
+        return Outcome("crashed" if problem else "timeout", None, message)
     status = _reap(child, GRACE_S)
     if status is None:
         # It closed its pipe, so its result is complete; it may hang in the driver's clean-up.
@@ -77,13 +77,15 @@ def run(work, deadline_s, stuck_file=None, kill=os.killpg):
     return Outcome("crashed", None, "the process that reads NVML ended without a result%s; look at the kernel log" % (at,))
 
 
-def _be_child(work, pipe):
-    """Never returns."""
+def _be_child(work, pipe, lifetime_s):
+    """Never returns, and outlives its caller by no more than its lifetime: a caller that was killed ends nobody."""
     code = 1
     try:
         os.setsid()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGALRM):
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        signal.setitimer(signal.ITIMER_REAL, lifetime_s)
         nothing = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(nothing, descriptor)
@@ -162,7 +164,10 @@ def _reap(child, patience_s):
     """The child's wait status, or None if it has not ended in time."""
     until = time.monotonic() + patience_s
     while True:
-        pid, status = os.waitpid(child, os.WNOHANG)
+        try:
+            pid, status = os.waitpid(child, os.WNOHANG)
+        except ChildProcessError:
+            return 0  # whoever started us ignores SIGCHLD: the kernel reaped the child, and its status is not to be had
         if pid == child:
             return status
         if time.monotonic() >= until:

@@ -82,6 +82,16 @@ def test_a_controller_without_a_binding_lets_the_node_use_its_own(monkeypatch):
     assert result["snapshot"]["message"] == result["msg"] == "none (the controller has no nvidia-ml-py)"
 
 
+def test_the_verdict_says_why_the_controller_sent_no_binding(monkeypatch):
+    def none():
+        raise _binding.BindingError("another package shadows pynvml")
+
+    monkeypatch.setattr(_binding, "shipped", none)
+    health = run(make(gpu_health, {}, facts(dict(readings.snapshot(), status="no_binding", message="no NVML binding", gpus=[]))))
+    assert health["failed"] is True
+    assert "no NVML binding (another package shadows pynvml)" in health["msg"]
+
+
 @pytest.mark.parametrize("option", ["binding_digest", "binding_archive"])
 @pytest.mark.parametrize("plugin", [gpu_info, gpu_health])
 def test_a_playbook_cannot_bring_its_own_binding(shipped, plugin, option):

@@ -196,3 +196,58 @@ def test_a_caller_with_pipes_does_not_wait_for_a_stuck_child(tmp_path):
     assert alive(pid)
     os.kill(pid, signal.SIGKILL)
     assert done.stdout == b"timeout\n"
+
+
+SCRIPT = """
+import os, signal, sys, time
+sys.path.insert(0, %r)
+from _nvml import session
+%%s
+""" % (os.path.dirname(os.path.dirname(os.path.abspath(session.__file__))),)
+
+
+def test_a_child_whose_caller_is_killed_ends_by_itself(tmp_path):
+    """A task that was ended from outside cannot end its child: nothing may be left that reads NVML for ever."""
+    note = tmp_path / "pid"
+    code = "session.run(lambda progress: (open(%r, 'w').write(str(os.getpid())), time.sleep(600)), 1)" % (str(note),)
+    caller = subprocess.Popen([sys.executable, "-c", SCRIPT % code])
+    until = time.monotonic() + 30
+    while not (note.exists() and note.read_text()) and time.monotonic() < until:
+        time.sleep(0.02)
+    caller.kill()
+    caller.wait()
+    child = int(note.read_text())
+    until = time.monotonic() + 10
+    while alive(child) and time.monotonic() < until:
+        time.sleep(0.05)
+    left = alive(child)
+    if left:
+        os.kill(child, signal.SIGKILL)
+    assert not left
+
+
+def test_a_caller_that_ignores_the_end_of_its_children_gets_the_result():
+    """The kernel reaps the child then, and there is nothing to wait for."""
+    code = "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\nprint(session.run(lambda progress: 7, 30))\n"
+    code += "print(session.run(lambda progress: time.sleep(600), 0.2).status)"
+    done = subprocess.run([sys.executable, "-c", SCRIPT % code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=60,
+                          check=False)
+    assert done.stdout == "Outcome(status='ok', value=7, message='')\ntimeout\n", done.stderr
+
+
+def test_a_child_that_talks_too_much_and_cannot_be_ended_is_remembered_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(session, "RESULT_LIMIT", 1000)
+    stuck = tmp_path / "stuck"
+    started = []
+
+    def work(progress):
+        progress("x" * 2000)
+        time.sleep(600)
+
+    outcome = session.run(work, 30, str(stuck), kill=lambda group, number: started.append(group))
+    try:
+        assert outcome.status == "crashed" and "larger than" in outcome.message and "cannot be ended" in outcome.message
+        assert json.loads(stuck.read_text())["pid"] == started[0]
+    finally:
+        os.kill(started[0], signal.SIGKILL)
+        os.waitpid(started[0], 0)

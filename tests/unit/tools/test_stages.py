@@ -42,7 +42,9 @@ def test_every_script_is_good_bash(stage):
 
 
 def test_paths_that_node_tests_name_exist():
-    assert [path for path in stages.NODE_TESTS if not (ROOT / path).exists()] == []
+    assert [path for path in (*stages.NODE_TESTS, stages.SIMULATOR_TESTS) if not (ROOT / path).exists()] == []
+    file, name = stages.ONE_COURSE.split("::")
+    assert "def {0}(".format(name) in (ROOT / file).read_text(encoding="utf-8")
 
 
 def test_the_default_of_make_is_help():

@@ -1,0 +1,104 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the tests of this scenario share: the machines, running a playbook as an operator would, and a look at everything on a disk."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from pathlib import Path
+
+import pytest
+import testinfra
+
+from tests.lab.config import CHECKOUT
+from tests.lab.play import play
+
+INVENTORY = CHECKOUT / "molecule" / "inventory"
+SSH_CONFIG = CHECKOUT / ".lab" / ("lab" + os.environ.get("GPUFLEET_LAB_ID", "0")) / "ssh" / "config"
+CACHE = Path(os.environ.get("GPUFLEET_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpufleet")
+
+# Everything on the machine's disk; what is in memory (/run, /tmp) goes with a boot, and logs are there to be written to.
+# The time is that of the last change of anything about the file: it cannot be set back. A directory's own time is left out.
+LISTING = r"""find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /var/log \) -prune -o \
+ \( -type d -printf '%p\t%y %m %u:%g\n' -o -printf '%p\t%y %m %u:%g %s %C@ %l\n' \)"""
+
+
+def listing(host):
+    return dict(line.split("\t", 1) for line in host.check_output(LISTING).splitlines())
+
+
+@contextlib.contextmanager
+def unchanged_but(*machines, allowed=()):
+    """Nothing on the disks of the machines changes, but for paths that one of the expressions matches whole. Yields what did, by host."""
+    before = [listing(host) for host in machines]
+    changes = {}
+    yield changes
+    for host, old in zip(machines, before, strict=True):
+        new = listing(host)
+        assert len(new) > 10000, "this is no listing of a machine"
+        differ = {path: (old.get(path), new.get(path)) for path in {*old, *new} if old.get(path) != new.get(path)}
+        changes[host.backend.host.name] = sorted(differ)
+        assert {path: was for path, was in differ.items() if not any(re.fullmatch(expression, path) for expression in allowed)} == {}
+
+
+@pytest.fixture(scope="session")
+def machines():
+    return {name: testinfra.get_host("ssh://" + name, ssh_config=str(SSH_CONFIG), sudo=True) for name in ("up-1", "up-2")}
+
+
+@pytest.fixture(scope="session")
+def up_1(machines):
+    return machines["up-1"]
+
+
+@pytest.fixture(scope="session")
+def up_2(machines):
+    return machines["up-2"]
+
+
+@pytest.fixture(scope="session")
+def unchanged():
+    return unchanged_but
+
+
+@pytest.fixture(scope="session")
+def artifacts(tmp_path_factory):
+    return tmp_path_factory.mktemp("artifacts")
+
+
+@pytest.fixture(scope="session")
+def run(artifacts):
+    """run(playbook, check=False, **variables): one run with the compiled modules of the lab's cache."""
+
+    def running(playbook, check=False, on_event=None, **variables):
+        extra = {"gpufleet_artifact_dir": str(artifacts), "nvidia_driver_tree_dir": str(CACHE / "dkms"), **variables}
+        return play(playbook, INVENTORY, extra, check=check, on_event=on_event)
+
+    return running
+
+
+@pytest.fixture(scope="session")
+def ask(run):
+    """ask(node, module, arguments, become_user="root"): the outcome and the module's result."""
+
+    def asking(node, module, arguments=None, become_user="root"):
+        results = []
+
+        def on_event(data):
+            if data["event"] in ("runner_on_ok", "runner_on_failed"):
+                results.append(data["event_data"]["res"])
+
+        task = {"gpufleet.lifecycle." + module: arguments or {}}
+        outcome = run([{"hosts": node, "gather_facts": False, "become": True, "become_user": become_user, "tasks": [task]}], on_event=on_event)
+        assert len(results) == 1, outcome.tail()
+        return outcome, results[0]
+
+    return asking
+
+
+@pytest.fixture(scope="session")
+def boot_id():
+    return lambda host: host.check_output("cat /proc/sys/kernel/random/boot_id")

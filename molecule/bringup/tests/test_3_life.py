@@ -1,0 +1,119 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A node's life after it was brought up: upgrades, what stands in their way, the way back, and reboots. The cases build on each other."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+OLD, NEW = "535.216.03", "535.261.03"
+PACKAGE = {OLD: "535.216.03-2~bpo12+1", NEW: "535.261.03-1"}
+
+
+def driver_packages(host):
+    shown = host.check_output("dpkg-query -W -f '${source:Package} ${Package} ${Version} ${db:Status-Want}\\n'").splitlines()
+    rows = [line.split() for line in shown]
+    return {row[1]: (row[2], row[3]) for row in rows if row[0] == "nvidia-graphics-drivers"}
+
+
+def kernel_module(host):
+    return "/lib/modules/%s/updates/dkms/nvidia-current.ko" % host.check_output("uname -r")
+
+
+def assert_runs(host, version):
+    packages = driver_packages(host)
+    assert len(packages) > 5 and set(packages.values()) == {(PACKAGE[version], "hold")}
+    assert host.file("/sys/module/nvidia/version").content_string.strip() == version
+    assert host.check_output("modinfo -F version " + kernel_module(host)) == version
+    assert host.check_output("dkms status") == "nvidia-current/%s, %s, x86_64: installed" % (version, host.check_output("uname -r"))
+    assert "Candidate: %s\n" % PACKAGE[version] in host.check_output("LC_ALL=C apt-cache policy libnvidia-ml1")
+    assert set(host.check_output("nvidia-smi --query-gpu=persistence_mode --format=csv,noheader").split()) == {"Enabled"}
+    assert host.check_output("dpkg --audit") == ""
+
+
+@pytest.fixture(scope="module")
+def baselines(run, tmp_path_factory):
+    """The nodes as they were right after bringup, by name."""
+    directory = tmp_path_factory.mktemp("baselines")
+    outcome = run(
+        [{"hosts": "bringup", "gather_facts": False, "roles": ["gpufleet.lifecycle.gpu_health"]}],
+        gpu_health_phase="baseline",
+        gpu_health_expected_driver_version=OLD,
+        gpu_health_save_file=str(directory) + "/{{ inventory_hostname }}.json",
+    )
+    assert outcome.rc == 0, outcome.tail()
+    return {name: str(directory / (name + ".json")) for name in ("up-1", "up-2")}
+
+
+@pytest.fixture(scope="module")
+def before(machines, boot_id):
+    return {name: boot_id(host) for name, host in machines.items()}
+
+
+class TestLife:
+    def test_a_node_whose_next_boot_has_no_module_is_left_alone_and_the_other_is_upgraded(self, up_1, up_2, run, ask, artifacts, baselines, before, boot_id):
+        module = kernel_module(up_1)
+        packages = driver_packages(up_1)
+        up_1.run_expect([0], "mv %s /root/away.ko && depmod" % module)
+        _, audited = ask("up-1", "driver_audit")
+        assert audited["audit"]["reboot_safe"] is False
+        assert "no NVIDIA kernel module on disk" in audited["audit"]["reboot_safe_reason"]
+
+        outcome = run("gpufleet.lifecycle.upgrade", upgrade_hosts="bringup", rollout_version=NEW, rollout_failure_budget=2)
+        assert outcome.rc == 2
+        assert "nothing was changed" in outcome.why("up-1") and "kernel module" in outcome.why("up-1")
+        assert boot_id(up_1) == before["up-1"], "a node that would come back without a driver must not be rebooted"
+        assert driver_packages(up_1) == packages
+        report = json.loads((artifacts / "rollouts" / ("upgrade-" + NEW) / "report.json").read_text())
+        assert {name: node["state"] for name, node in report["nodes"].items()} == {"up-1": "failed", "up-2": "done"}
+        assert report["verdict"] != "complete"
+
+        assert boot_id(up_2) != before["up-2"]
+        assert_runs(up_2, NEW)
+
+    def test_bringing_up_again_repairs_it_without_compiling_or_rebooting(self, up_1, run, before, boot_id):
+        outcome = run("gpufleet.lifecycle.bringup", bringup_hosts="up-1", nvidia_driver_version=OLD)
+        assert outcome.rc == 0, outcome.tail()
+        assert outcome.changed["up-1"] > 0
+        assert boot_id(up_1) == before["up-1"]
+        assert_runs(up_1, OLD)
+        assert up_1.check_output("sha256sum < /root/away.ko") == up_1.check_output("sha256sum < " + kernel_module(up_1)), "it is the same build"
+        up_1.run_expect([0], "rm /root/away.ko")
+
+    def test_rollback_takes_the_upgraded_node_back(self, up_1, up_2, run, ask, baselines, before, boot_id, artifacts):
+        upgraded = boot_id(up_2)
+        outcome = run("gpufleet.lifecycle.rollback", rollback_hosts="up-2")
+        assert (outcome.rc, outcome.failed) == (0, {}), outcome.tail()
+        assert boot_id(up_2) not in (before["up-2"], upgraded)
+        assert_runs(up_2, OLD)
+        outcome, result = ask("up-2", "gpu_health", {"phase": "post", "baseline_file": baselines["up-2"], "expected_driver_version": OLD})
+        assert (outcome.rc, result["health"]["verdict"]) == (0, "pass"), result["msg"]
+        report = json.loads((artifacts / "rollouts" / ("rollback-upgrade-" + NEW) / "report.json").read_text())
+        assert (report["nodes"]["up-2"]["from"], report["nodes"]["up-2"]["to"], report["nodes"]["up-2"]["state"]) == (NEW, OLD, "done")
+        assert boot_id(up_1) == before["up-1"], "the other node had nothing to do with it"
+
+    def test_new_packages_under_the_old_module_are_noticed(self, up_1, run, ask, before, boot_id):
+        outcome = run([{"hosts": "up-1", "become": True, "roles": ["gpufleet.lifecycle.nvidia_driver"]}], nvidia_driver_version=NEW)
+        assert outcome.rc == 0, outcome.tail()
+        assert boot_id(up_1) == before["up-1"]
+        outcome, result = ask("up-1", "gpu_health")
+        assert outcome.rc == 2
+        assert result["health"]["verdict"] == "fail"
+        assert "LIB_RM_VERSION_MISMATCH" in result["msg"] or "(18)" in result["msg"] or "rc 18" in result["msg"]
+        assert "Reload the driver or reboot" in result["msg"]
+        again = run("gpufleet.lifecycle.bringup", bringup_hosts="up-1", nvidia_driver_version=NEW)
+        assert again.rc == 2
+        assert "gpufleet.lifecycle.upgrade" in again.why("up-1"), "bringing up changes no running driver"
+        assert boot_id(up_1) == before["up-1"]
+
+    def test_a_reboot_loads_what_is_on_disk_and_keeps_the_rest(self, up_1, run, ask, baselines, before, boot_id):
+        outcome = run([{"hosts": "up-1", "become": True, "gather_facts": False, "tasks": [{"ansible.builtin.reboot": {}}]}])
+        assert outcome.rc == 0, outcome.tail()
+        assert boot_id(up_1) != before["up-1"]
+        assert_runs(up_1, NEW)
+        assert up_1.service("nvidia-persistenced").is_running
+        outcome, result = ask("up-1", "gpu_health", {"phase": "post", "baseline_file": baselines["up-1"], "expected_driver_version": NEW})
+        assert (outcome.rc, result["health"]["verdict"]) == (0, "pass"), result["msg"]

@@ -57,7 +57,7 @@ class ActionModule(RolloutAction):
         """One answer, recorded in the same transaction when it is go."""
         if self.check:
             view = state.reduce(book.read())
-            return (gate.decide(view, policy_of(view), node) if view.run else gate.Decision("go", "check mode, nothing was recorded")), view
+            return (gate.decide(view, policy_of(view), node, present) if view.run else gate.Decision("go", "check mode, nothing was recorded")), view
         lost = []
         with book.transaction() as transaction:
             view = state.reduce(transaction.events)
@@ -68,7 +68,7 @@ class ActionModule(RolloutAction):
                     lost.append(other)
                     transaction.append("state", run=run, node=other.name, state="lost", reason=gate.vanished_reason(other))
                     state.apply(view, transaction.events[-1])
-            decision = gate.decide(view, policy_of(view), node)
+            decision = gate.decide(view, policy_of(view), node, present)
             if decision.answer == "go":
                 transaction.append("go", run=run, node=node)
                 state.apply(view, transaction.events[-1])

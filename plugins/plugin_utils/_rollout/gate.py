@@ -32,8 +32,17 @@ def listed(names, most=5):
     return ", ".join(names[:most]) + (" and %d more" % (len(names) - most) if len(names) > most else "")
 
 
-def decide(view, policy, name):
-    """Answer one node. Only C(go) lets it change anything; C(wait) means that somebody in flight may free a slot."""
+def ahead(view, name, present):
+    """Nodes that the plan puts before this one and that have not gone yet: canaries go first, whoever asks first."""
+    before = view.order[: view.order.index(name)] if name in view.order else []
+    return [other for other in before if view.nodes[other].state == "pending" and (present is None or other in present)]
+
+
+def decide(view, policy, name, present=None):
+    """Answer one node. Only C(go) lets it change anything; C(wait) means that somebody in flight may free a slot.
+
+    C(present) are the hosts that the play still holds (None: all): a node that it has lost keeps no place in the order.
+    """
     node = view.nodes.get(name)
     if node is None:
         return Decision("skip", "%s is not in the plan" % name)
@@ -61,6 +70,9 @@ def decide(view, policy, name):
     down = active + suspects + out
     if len(down) >= policy.max_down:
         return Decision("wait", "%d of %d down slots taken by %s" % (len(down), policy.max_down, listed(down)))
+    first = ahead(view, name, present)
+    if len(first) >= policy.max_down - len(down):
+        return Decision("wait", "%s by the plan's order" % ("%s goes first" % first[0] if len(first) == 1 else "%s go first" % listed(first)))
     return Decision("go", "%d of %d down slots taken, %d of %d failures" % (len(down) + 1, policy.max_down, len(failed), policy.failure_budget))
 
 

@@ -75,6 +75,24 @@ def test_a_stranger_is_skipped():
     assert gate.decide(view_of({"a": "pending"}), gate.Policy(1, 1), "b").answer == "skip"
 
 
+@pytest.mark.parametrize(
+    "states, max_down, present, expected, words",
+    [
+        ({"a": "pending", "b": "pending", "c": "pending"}, 1, None, "wait", "a, b go first by the plan's order"),
+        ({"a": "down", "b": "pending", "c": "pending"}, 2, None, "wait", "b goes first by the plan's order"),
+        ({"a": "pending", "b": "pending", "c": "pending"}, 3, None, "go", "1 of 3"),  # there is room for all of them
+        ({"a": "done", "b": "skipped", "c": "pending"}, 1, None, "go", "1 of 1"),
+        ({"a": "pending", "b": "pending", "c": "pending"}, 1, ["c"], "go", "1 of 1"),  # the play has lost the others
+        ({"a": "pending", "b": "pending", "c": "pending"}, 1, ["b", "c"], "wait", "b goes first"),
+        ({"c": "pending", "a": "pending", "b": "pending"}, 1, None, "go", "1 of 1"),
+    ],
+)
+def test_nodes_go_in_the_order_of_the_plan(states, max_down, present, expected, words):
+    decision = gate.decide(view_of(states), gate.Policy(max_down, 1), "c", present)
+    assert decision.answer == expected
+    assert words in decision.reason
+
+
 def test_long_lists_of_names_are_cut():
     assert gate.listed("abcdefg") == "a, b, c, d, e and 2 more"
 

@@ -52,8 +52,12 @@ def test_no_history_takes_more_down_than_allowed(start, max_down, budget, moves)
                 assert len(working) <= max_down
                 if fresh:
                     assert len(down) <= max_down
+                    earlier = [other for other in names[: names.index(name)] if view.nodes[other].state == "pending"]
+                    assert len(down) + len(earlier) <= max_down, "took the slot of a node that the plan puts before it"
             if decision.answer == "wait":
-                assert [other for other in view.nodes.values() if other.state in state.IN_FLIGHT and other.name != name], "waits for nobody"
+                working = [other for other in view.nodes.values() if other.state in state.IN_FLIGHT and other.name != name]
+                earlier = [other for other in names[: names.index(name)] if view.nodes[other].state == "pending"]
+                assert working or earlier, "waits for nobody"
         elif node.state in state.IN_FLIGHT and not node.suspect:
             state.apply(view, {"event": "state", "run": "r", "node": name, "time": "t", "state": end})
     assert len(went) == len(set(went))

@@ -129,9 +129,8 @@ def test_a_machine_without_a_gpu_is_refused(artifacts):
 
 def test_check_mode_on_a_machine_that_has_nothing_yet(artifacts):
     with untouched(machine(BARE)):
-        outcome = play(
-            "gpufleet.lifecycle.bringup", INVENTORY, {"gpufleet_artifact_dir": str(artifacts), "nvidia_driver_version": GOOD}, limit=BARE + ",localhost", check=True
-        )
+        extra = {"gpufleet_artifact_dir": str(artifacts), "nvidia_driver_version": GOOD}
+        outcome = play("gpufleet.lifecycle.bringup", INVENTORY, extra, limit=BARE + ",localhost", check=True)
     assert (outcome.rc, outcome.failed) == (0, {})
     assert outcome.changed[BARE] > 0, "a bare machine needs changes, and check mode has to say so"
 

@@ -41,7 +41,8 @@ def unchanged_but(*machines, allowed=()):
         assert len(new) > 10000, "this is no listing of a machine"
         differ = {path: (old.get(path), new.get(path)) for path in {*old, *new} if old.get(path) != new.get(path)}
         changes[host.backend.host.name] = sorted(differ)
-        assert {path: was for path, was in differ.items() if not any(re.fullmatch(expression, path) for expression in allowed)} == {}
+        wrong = {path: was for path, was in differ.items() if not any(re.fullmatch(expression, path) for expression in allowed)}
+        assert not wrong, "\n".join("%s: %s -> %s" % (path, *was) for path, was in sorted(wrong.items()))
 
 
 @pytest.fixture(scope="session")

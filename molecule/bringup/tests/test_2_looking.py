@@ -64,7 +64,7 @@ class TestTheCachedBinding:
     def test_it_is_used_without_a_word(self, up_1, ask, binding):
         self.is_whole(up_1, binding)
         inode = up_1.check_output("stat -c '%i %Z' " + binding)
-        _, result = ask("up-1", "gpu_info")
+        dummy, result = ask("up-1", "gpu_info")
         assert (result["snapshot"]["status"], result["snapshot"]["binding"]["source"], result.get("warnings", [])) == ("ok", "shipped", [])
         assert up_1.check_output("stat -c '%i %Z' " + binding) == inode
 

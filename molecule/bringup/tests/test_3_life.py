@@ -58,7 +58,7 @@ class TestLife:
         module = kernel_module(up_1)
         packages = driver_packages(up_1)
         up_1.run_expect([0], "mv %s /root/away.ko && depmod" % module)
-        _, audited = ask("up-1", "driver_audit")
+        dummy, audited = ask("up-1", "driver_audit")
         assert audited["audit"]["reboot_safe"] is False
         assert "no NVIDIA kernel module on disk" in audited["audit"]["reboot_safe_reason"]
 

@@ -68,7 +68,7 @@ def test_a_distribution_upgrade_would_touch_neither_driver_nor_kernel(host):
 def test_unattended_upgrades_leave_the_driver_alone_even_without_pin_and_hold(host):
     """The exclusion is a safety net of its own, so that it is looked at with the two others taken away."""
     assert host.package("unattended-upgrades").is_installed
-    host.run_expect([0], "printf 'Dir::Etc::Preferences \"/dev/null\";\\nDir::Etc::PreferencesParts \"/nowhere\";\\n' > /run/without-pins.conf")
+    host.run_expect([0], 'printf \'Dir::Etc::Preferences "/dev/null";\\nDir::Etc::PreferencesParts "/nowhere";\\n\' > /run/without-pins.conf')
     host.run_expect([0], "apt-mark unhold " + " ".join(DRIVER_PACKAGES))
     try:
         policy = host.check_output("APT_CONFIG=/run/without-pins.conf LC_ALL=C apt-cache policy firmware-nvidia-gsp")

@@ -29,9 +29,14 @@ def host_name(name: str) -> str:
     return name.split(".", 1)[0].lower()
 
 
-def unit_name(lab: Lab, name: str) -> str:
-    """A name for systemd-nspawn that no machine of another lab has (its network device is named after it)."""
-    return f"gf{lab.number}-{name}"
+def unit_name(lab: Lab, machine: Machine) -> str:
+    """A name for systemd-nspawn that no machine of another lab has. By number, since its network device is named after it."""
+    return f"gf{lab.number}-{machine.host_number}"
+
+
+def port(lab: Lab, machine: Machine) -> str:
+    """The machine's network device on the host, as systemd-nspawn(1) names it (--network-bridge)."""
+    return f"vb-{unit_name(lab, machine)}"
 
 
 def machine_id(lab: Lab, name: str) -> str:
@@ -94,7 +99,7 @@ def identity(lab: Lab, machine: Machine, others: list[Machine], foreign: list[st
 def nspawn(lab: Lab, machine: Machine, root: Path) -> list[str]:
     """Boot the machine in the foreground. It ends with REBOOT when it wants to be started again, and with whoever started it."""
     return [
-        "setpriv", "--pdeathsig=KILL", "systemd-nspawn", "--quiet", "--register=no", "--keep-unit", f"--machine={unit_name(lab, machine.name)}",
+        "setpriv", "--pdeathsig=KILL", "systemd-nspawn", "--quiet", "--register=no", "--keep-unit", f"--machine={unit_name(lab, machine)}",
         f"--hostname={host_name(machine.name)}", f"--network-bridge={lab.bridge}", "--resolv-conf=off", "--timezone=off",
         "--link-journal=no", "-D", str(root), "--boot", "--console=read-only",
     ]  # fmt: skip

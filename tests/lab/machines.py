@@ -167,6 +167,7 @@ def reset(lab: Lab, names: list[str]) -> None:
         doomed = chosen(lab, names)
         for machine in doomed:
             processes.kill(lab.tag(machine.name), whole=True)
+            network.unplug(build.port(lab, machine))
             _wipe(lab, machine.name)
             write_json(lab.node_dir(machine.name) / "spec.json", {"machine": machine.as_dict(), "layers": parts})
         network.up(lab)

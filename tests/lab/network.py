@@ -124,6 +124,11 @@ def up(lab: Lab) -> None:
         FORWARD.write_text("1\n", encoding="ascii")
 
 
+def unplug(device: str) -> None:
+    """Remove the device of a machine that was killed: the kernel takes a moment to do so by itself, and a new machine wants the name."""
+    run("ip", "link", "delete", device, check=False)
+
+
 def down(lab: Lab) -> None:
     """Remove all of it; what is not there is no error."""
     holder = read_json(REGISTRY / f"{lab.number}.json", {}).get("checkout", str(lab.checkout))

@@ -30,10 +30,11 @@ def host():
     return testinfra.get_host("ssh://" + NODE, ssh_config=str(SSH_CONFIG), sudo=True)
 
 
-def lines(host, pattern):
-    """The command lines of the machine's processes that match, the search itself left out."""
-    out = host.run("pgrep -a -f -- '%s'" % pattern).stdout
-    return [line for line in out.splitlines() if "pgrep" not in line and "/bin/sh -c" not in line]
+def at_work(host, pattern):
+    """Pids of the machine's processes whose command line has the pattern; the subshells that such a process forks are left out."""
+    rows = [line.split(None, 2) for line in host.check_output("ps -e -o pid= -o ppid= -o args=").splitlines()]
+    found = {pid: parent for pid, parent, args in rows if pattern in args and "ansible" not in args}
+    return sorted(pid for pid, parent in found.items() if parent not in found)
 
 
 def wait_for(what, seconds, problem):
@@ -59,7 +60,7 @@ def start_and_kill(host, tmp_path, version, pattern):
             ["ansible-playbook", "-i", str(INVENTORY), str(playbook)],
             cwd=CHECKOUT, env={**os.environ, **environment()}, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
-        wait_for(lambda: lines(host, pattern) or controller.poll() is not None, 120, "the node never came to %r" % pattern)
+        wait_for(lambda: at_work(host, pattern) or controller.poll() is not None, 120, "the node never came to %r" % pattern)
         assert controller.poll() is None, log.read_text()
     finally:
         os.killpg(controller.pid, signal.SIGKILL)
@@ -75,14 +76,14 @@ def start_and_kill(host, tmp_path, version, pattern):
 )
 def test_a_killed_controller_leaves_a_lock_that_the_next_run_respects(host, tmp_path, version, pattern, module):
     start_and_kill(host, tmp_path, version, pattern)
-    working = lines(host, pattern)
+    working = at_work(host, pattern)
     assert working, "the node's work has to outlive its controller, or there is nothing to respect"
 
     hasty = play(PLAY, INVENTORY, {"nvidia_driver_version": version, "nvidia_driver_tree_dir": "", "nvidia_driver_lock_timeout": 2})
     assert hasty.rc == 2
     why = hasty.why(NODE)
     assert "/run/gpufleet.lock" in why and module in why and "nothing was started" in why
-    assert lines(host, pattern) == working, "the hasty run started something beside the running work, or ended it"
+    assert len(working) == 1 and at_work(host, pattern) == working, "the hasty run started something beside the running work, or ended it"
 
     patient = play(PLAY, INVENTORY, {"nvidia_driver_version": version, "nvidia_driver_tree_dir": "", "nvidia_driver_lock_timeout": 300})
     assert patient.rc == 0, patient.tail()

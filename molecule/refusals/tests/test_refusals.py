@@ -88,11 +88,19 @@ def test_an_unset_version_is_refused(host, artifacts):
     assert "nvidia_driver_version" in outcome.why(NODE)
 
 
-def test_too_little_disk_space_is_refused(host, artifacts):
-    with untouched(host):
-        outcome = driver_role(NODE, "535.261.03", artifacts, nvidia_driver_min_free_mib=99_000_000)
+@pytest.mark.parametrize("directory", ["/boot", "/var/cache/apt/archives"])
+def test_a_file_system_without_room_is_refused(host, artifacts, directory):
+    """The directory's content on a small file system of its own, so that too little is free on it and nowhere else."""
+    small = "/run/small"
+    host.run_expect([0], "mkdir -p %s && mount -t tmpfs -o size=300m small %s" % (small, small))
+    host.run_expect([0], "cp -a %s/. %s && mount --bind %s %s && umount %s" % (directory, small, small, directory, small))
+    try:
+        with untouched(host):
+            outcome = driver_role(NODE, "535.261.03", artifacts)
+    finally:
+        host.run_expect([0], "umount " + directory)
     assert outcome.rc == 2
-    assert "MiB" in outcome.why(NODE)
+    assert directory in outcome.why(NODE) and "MiB" in outcome.why(NODE)
 
 
 def test_missing_kernel_headers_are_refused(host, artifacts):

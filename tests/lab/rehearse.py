@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import shutil
 import subprocess
 import time
@@ -24,10 +26,15 @@ def left_out(groups: dict) -> list[str]:
     return [name for name in members(groups, "all") if name not in ours and variables.get(name, {}).get("ansible_connection") != "local"]
 
 
-def command(program: str, inventory: Path, overlay: Path, playbook: Path, names: list[str], extra: list[str]) -> list[str]:
+def apart(lab: Lab) -> dict[str, str]:
+    """Variables that keep a rehearsal apart from the real fleet: ledgers and baselines of its own, compiled modules of the lab's cache."""
+    return {"gpufleet_artifact_dir": str(lab.state / "rehearsed"), "nvidia_driver_tree_dir": str(lab.trees)}
+
+
+def command(program: str, inventory: Path, overlay: Path, playbook: Path, names: list[str], extra: list[str], variables: dict[str, str]) -> list[str]:
     """ansible-playbook with the lab's addresses laid over the inventory, and the real hosts out of reach."""
     limit = ["--limit", ",".join([*names, "localhost"])]
-    return [program, "-i", str(inventory), "-i", str(overlay), *limit, *extra, str(playbook)]
+    return [program, "-i", str(inventory), "-i", str(overlay), *limit, "-e", json.dumps(variables), *extra, str(playbook)]
 
 
 def run(lab: Lab, inventory: Path, playbook: Path, extra: list[str]) -> int:
@@ -52,8 +59,8 @@ def run(lab: Lab, inventory: Path, playbook: Path, extra: list[str]) -> int:
     if others:
         say(f"left out, as they are no GPU hosts: {', '.join(others)}")
     start = time.monotonic()
-    words = command(tool("ansible-playbook"), inventory, overlay, playbook, [each.name for each in found], extra)
-    say(" ".join(words))
+    words = command(tool("ansible-playbook"), inventory, overlay, playbook, [each.name for each in found], extra, apart(lab))
+    say(shlex.join(words))
     settings = {"ANSIBLE_CONFIG": os.environ.get("ANSIBLE_CONFIG", str(CHECKOUT / "ansible.cfg"))}
     code = subprocess.run(words, env=environment(**settings), check=False).returncode
     say(f"ansible-playbook ended with {code} after {elapsed(start)}; the machines are left as they are: look at them, then 'python3 -m tests.lab down'")

@@ -137,8 +137,13 @@ def test_madison():
 
 
 def test_a_rehearsal_lays_the_lab_over_the_inventory_and_reaches_nothing_else():
-    words = rehearse.command("ansible-playbook", Path("/i"), Path("/o.json"), Path("/p.yml"), ["n1", "n2"], ["-e", "x=1"])
-    assert words == ["ansible-playbook", "-i", "/i", "-i", "/o.json", "--limit", "n1,n2,localhost", "-e", "x=1", "/p.yml"]
+    words = rehearse.command("ansible-playbook", Path("/i"), Path("/o.json"), Path("/p.yml"), ["n1", "n2"], ["-e", "x=1"], {"y": "2"})
+    assert words == ["ansible-playbook", "-i", "/i", "-i", "/o.json", "--limit", "n1,n2,localhost", "-e", '{"y": "2"}', "-e", "x=1", "/p.yml"]
+
+
+def test_a_rehearsal_writes_no_ledger_among_those_of_the_real_fleet(tmp_path):
+    lab = config.Lab(checkout=tmp_path, cache=tmp_path / "cache", number=0)
+    assert rehearse.apart(lab) == {"gpufleet_artifact_dir": str(tmp_path / ".lab" / "rehearsed"), "nvidia_driver_tree_dir": str(tmp_path / "cache" / "dkms")}
 
 
 @pytest.mark.parametrize("word", ["-l", "-lx", "--limit", "--limit=x"])

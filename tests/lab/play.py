@@ -5,14 +5,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
+import sys
 import tempfile
 from pathlib import Path
 
 import ansible_runner
 
+from . import processes
 from .config import CHECKOUT
+
+INTERRUPTED = 254  # ansible-runner's status for a run that was ended from outside
 
 
 @dataclasses.dataclass
@@ -38,12 +43,31 @@ def environment() -> dict[str, str]:
         "ANSIBLE_COLLECTIONS_PATH": str(CHECKOUT / ".lab" / "collections"),
         "ANSIBLE_INJECT_FACT_VARS": "false",
         "ANSIBLE_NOCOLOR": "true",
+        # ansible-playbook is the one of this environment, activated or not.
+        "PATH": os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", os.defpath),
     }
+
+
+@dataclasses.dataclass
+class Run:
+    mark: str
+    over: bool = False
+
+
+@contextlib.contextmanager
+def marked(directory: str):
+    """A run whose processes can be found: Ansible's workers outlive the ansible-playbook that an interruption ends."""
+    run = Run("play:" + directory)
+    try:
+        yield run
+    finally:
+        if not run.over:
+            processes.kill(run.mark, whole=True)
 
 
 def play(playbook, inventory, extra=None, limit=None, check=False, on_event=None) -> Outcome:
     """One run. ``playbook`` is a path, a name such as gpufleet.lifecycle.bringup, or a list of plays."""
-    with tempfile.TemporaryDirectory(prefix="gpufleet-play-") as directory:
+    with tempfile.TemporaryDirectory(prefix="gpufleet-play-") as directory, marked(directory) as run:
         failed: dict[str, list[str]] = {}
         unreachable: dict[str, list[str]] = {}
 
@@ -68,10 +92,11 @@ def play(playbook, inventory, extra=None, limit=None, check=False, on_event=None
             extravars=dict(extra or {}),
             limit=limit,
             cmdline="--check --diff" if check else None,
-            envvars=environment(),
+            envvars={**environment(), processes.MARK: run.mark},
             event_handler=event,
             quiet=True,
         )
+        run.over = runner.rc != INTERRUPTED
         stats = runner.stats or {}
         output = Path(runner.config.artifact_dir, "stdout")
         return Outcome(runner.rc, failed, unreachable, dict(stats.get("changed", {})), output.read_text() if output.exists() else "")

@@ -1,0 +1,57 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs of playbooks through ansible-runner: what they answer, and that an interrupted one leaves nothing running."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from tests.lab import processes
+from tests.lab.config import CHECKOUT
+from tests.lab.play import play
+
+INVENTORY = {"all": {"hosts": {name: {"ansible_connection": "local", "ansible_python_interpreter": sys.executable} for name in ("one", "two")}}}
+SLEEPER = """
+import sys
+from tests.lab.play import play
+play([{"hosts": "all", "gather_facts": False, "tasks": [{"ansible.builtin.command": {"argv": ["sleep", "301.75"]}}]}], sys.argv[1])
+"""
+
+
+def inventory(tmp_path):
+    path = tmp_path / "hosts.json"
+    path.write_text(json.dumps(INVENTORY))
+    return path
+
+
+def test_an_outcome_says_what_became_of_every_host(tmp_path):
+    tasks = [{"ansible.builtin.command": {"argv": ["true"]}}, {"ansible.builtin.fail": {"msg": "not this one"}, "when": "inventory_hostname == 'two'"}]
+    outcome = play([{"hosts": "all", "gather_facts": False, "tasks": tasks}], inventory(tmp_path))
+    assert (outcome.rc, outcome.changed) == (2, {"one": 1, "two": 1})
+    assert outcome.failed == {"two": ["not this one"]} and outcome.why("one") == ""
+    assert "PLAY RECAP" in outcome.tail()
+
+
+def test_an_interrupted_run_leaves_no_process(tmp_path):
+    def sleepers():
+        done = subprocess.run(["pgrep", "-f", "^sleep 301.75"], capture_output=True, text=True, check=False)
+        return done.stdout.split()
+
+    path = inventory(tmp_path)
+    child = subprocess.Popen([sys.executable, "-c", SLEEPER, str(path)], cwd=CHECKOUT, start_new_session=True)
+    try:
+        deadline = time.monotonic() + 60
+        while len(sleepers()) < 2:
+            assert time.monotonic() < deadline and child.poll() is None, "the playbook never came to its task"
+            time.sleep(0.2)
+        os.killpg(child.pid, signal.SIGINT)
+        child.wait(timeout=60)
+        assert sleepers() == []
+        assert processes.tagged("play:", whole=False) == []
+    finally:
+        subprocess.run(["pkill", "-KILL", "-f", "^sleep 301.75"], check=False)
+        child.kill()

@@ -198,6 +198,10 @@ def test_a_real_process_is_found(tmp_path):
     script.write_text("sleep 30\n", encoding="utf-8")
     process = subprocess.Popen(["/bin/sh", str(script), "build", "nvidia/1"])
     try:
+        # A program that has just begun has no arguments to read for a moment: the kernel closes our pipe first, and notes them after.
+        deadline = time.monotonic() + 30
+        while not pathlib.Path("/proc/%d/cmdline" % process.pid).read_bytes() and time.monotonic() < deadline:
+            time.sleep(0.01)
         assert process.pid in [item["pid"] for item in dkms.running()]
     finally:
         process.kill()

@@ -85,11 +85,10 @@ class ActionModule(NvmlActionBase):
             return result
         facts = answer.pop("facts")
         now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-        health = _health.evaluate(
-            facts["snapshot"], facts["audit"], baseline=baseline, policy=policy, expected_driver=args.get("expected_driver_version") or None,
-            phase=args["phase"], node=node, boot_id=facts["boot_id"], now=now)
+        health = _health.evaluate(facts, baseline=baseline, policy=policy, expected_driver=args.get("expected_driver_version") or None,
+                                  phase=args["phase"], node=node, now=now)
         result.update(answer)
-        result.update(changed=False, health=health, baseline=_health.baseline_of(facts["snapshot"], facts["audit"], node, facts["boot_id"], now))
+        result.update(changed=False, health=health, baseline=_health.baseline_of(facts, node, now))
         result["msg"] = _health.summary(health)
         if health["verdict"] in args["fail_on"]:
             result["failed"] = True

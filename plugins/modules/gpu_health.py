@@ -221,9 +221,8 @@ needs_binding:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import audit
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.runner import Runner
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, node, session
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import reading
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, node
 
 # The verdict is made on the controller; the options for it are the action plugin's and are accepted here for the documentation.
 ARGUMENT_SPEC = {
@@ -259,8 +258,7 @@ def main():
         module.warn(warning)
     if answer.get("needs_binding"):
         module.exit_json(changed=False, needs_binding=True)
-    facts = audit.read("/", Runner())
-    module.exit_json(changed=False, facts={"snapshot": answer["snapshot"], "audit": audit.decide(facts), "boot_id": session.boot_id()})
+    module.exit_json(changed=False, facts=reading.gather(answer["snapshot"]))
 
 
 if __name__ == "__main__":

@@ -13,15 +13,21 @@ from . import model
 from .model import FAIL, NODE, NOT_APPLICABLE, PASS, UNKNOWN
 
 SCHEMA = "gpufleet.baseline/1"
+SECTIONS = ("snapshot", "audit", "system", "kernel_log")
 
 
 class BaselineError(Exception):
     """The baseline must not be used; the text says why and what to do."""
 
 
-def baseline_of(snapshot, audit, node, boot_id, now):
-    """The baseline document of a reading taken at NOW (text, UTC)."""
-    return {"schema": SCHEMA, "node": node, "boot_id": boot_id, "time": now, "snapshot": snapshot, "audit": audit}
+def baseline_of(reading, node, now, smoke=None):
+    """The baseline document of a READING (gpufleet.reading/1) taken at NOW (text, UTC), with the result of gpu_smoke if there is one."""
+    document = {"schema": SCHEMA, "node": node, "time": now}
+    for key in ("boot_id",) + SECTIONS:
+        document[key] = model.item(reading, key)
+    if smoke is not None:
+        document["smoke"] = smoke
+    return document
 
 
 def check_baseline(baseline, node):
@@ -40,7 +46,7 @@ def check_baseline(baseline, node):
         raise BaselineError("the baseline of %s holds no reading of its GPUs; %s" % (node, again))
 
 
-def checks(ctx):
+def usable(ctx):
     """Whether there is something to compare with where there must be."""
     ident = "baseline.usable"
     if ctx.baseline is None:
@@ -61,3 +67,9 @@ def checks(ctx):
         return [model.check(ident, NODE, FAIL, bool(model.item(ctx.snapshot, "simulated")), bool(model.item(old, "simulated")), "baseline", "hold",
                             "One of baseline and reading is simulated and the other is not. Take a new baseline.")]
     return [model.check(ident, NODE, PASS, status, "ok", "baseline")]
+
+
+ROWS = (
+    model.Row("baseline.usable", "node", usable, "There is a baseline to compare with where there must be, and it holds every GPU",
+              ("baseline.snapshot",), "this collection", ()),
+)

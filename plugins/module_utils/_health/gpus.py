@@ -15,10 +15,6 @@ from .model import FAIL, NODE, PASS, UNKNOWN
 LOOK = "Look for NVRM lines in the kernel log."
 
 
-def checks(ctx):
-    return count(ctx) + on_the_bus(ctx) + handles(ctx) + present(ctx)
-
-
 def count(ctx):
     """NVML's own number, the list, and the baseline agree."""
     now = model.number(ctx.snapshot, "count")
@@ -110,3 +106,14 @@ def present(ctx):
             result.append(model.check("gpu.present", ident, FAIL, model.address(now[ident]), None, "baseline", "hold",
                                       "GPU %s at %s is not in the baseline. If it was replaced, take a new baseline." % (ident, model.address(now[ident]))))
     return result
+
+
+ROWS = (
+    model.Row("gpu.count", "node", count, "NVML's count of GPUs, its list and the baseline agree", ("snapshot.count", "snapshot.gpus"),
+              "NVML nvmlDeviceGetCount_v2", (1,)),
+    model.Row("gpu.on_bus", "node", on_the_bus, "Every NVIDIA GPU on the PCI bus is opened by NVML, and the other way round",
+              ("audit.pci", "snapshot.gpus[].handle", "snapshot.gpus[].pci_bus_id"), "lspci, class 03 of vendor 10de", (1,)),
+    model.Row("gpu.handle", "node", handles, "NVML opens each GPU", ("snapshot.gpus[].handle",), "NVML nvmlDeviceGetHandleByIndex_v2", (1, 7)),
+    model.Row("gpu.present", "node", present, "The same GPUs, by UUID, at the same PCI addresses as in the baseline",
+              ("snapshot.gpus[].uuid", "snapshot.gpus[].pci_bus_id"), "NVML nvmlDeviceGetUUID, nvmlDeviceGetPciInfo_v3", (2,)),
+)

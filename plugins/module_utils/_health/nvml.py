@@ -15,7 +15,7 @@ from .model import FAIL, NODE, PASS, UNKNOWN
 IDENT = "nvml.answers"
 
 
-def checks(ctx):
+def answers(ctx):
     status = model.item(ctx.snapshot, "status")
     rc = model.item(ctx.snapshot, "nvml", "rc")
     if isinstance(rc, bool):
@@ -32,3 +32,9 @@ def checks(ctx):
     if status == "nvml_error":
         return [model.check(IDENT, NODE, FAIL, "nvml_error", "an answer", "hardware", "hold", message)]
     return [model.check(IDENT, NODE, UNKNOWN, status, "ok", "hardware", "hold", message or "There is no reading of NVML. Read the node again.")]
+
+
+ROWS = (
+    model.Row(IDENT, "node", answers, "NVML initialises and answers within its deadline", ("snapshot.status", "snapshot.nvml"),
+              "NVML API reference, nvmlReturn_t", (4, 5, 60)),
+)

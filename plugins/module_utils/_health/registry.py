@@ -2,7 +2,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All families of checks, in the order of the report. A new family is a module with a function checks(context) and a line here.
+"""All families of checks, in the order of the report, and the table of all their rows.
+
+A new family is a module of this package that ends with ROWS = (model.Row(...), ...), and its name here.
 
 Private to the collection: it may change at any time.
 """
@@ -11,4 +13,13 @@ from __future__ import annotations
 
 from . import baseline, gpus, nvml, settings, state, versions
 
-FAMILIES = (nvml, baseline, gpus, versions, state, settings)
+FAMILIES = (
+    nvml,
+    baseline,
+    gpus,
+    versions,
+    state,
+    settings,
+)
+TABLE = tuple(row for family in FAMILIES for row in family.ROWS)
+IDENTS = frozenset(row.ident for row in TABLE)

@@ -9,39 +9,39 @@ Private to the collection: it may change at any time.
 
 from __future__ import annotations
 
-from . import codes, model, signals
+import functools
+
+from . import codes, model, policy, signals
 from .model import FAIL, NOT_APPLICABLE, PASS, UNKNOWN
 
-# check, key, what it is, action
-SETTINGS = (
-    ("gpu.persistence", "persistence_mode", "persistence mode", "restart_service"),
-    ("gpu.power_limit", "power_limit_mw", "power limit in mW", "restore_setting"),
-    ("gpu.compute_mode", "compute_mode", "compute mode", "restore_setting"),
-    ("gpu.ecc_mode", "ecc_mode_current", "ECC mode", "restore_setting"),
-    ("gpu.mig_mode", "mig_mode_current", "MIG mode", "restore_setting"),
-)
-SIZES = (
-    ("gpu.memory_total", "memory_total_bytes", "total memory in bytes", "field_diag"),
-    ("gpu.bar1_total", "bar1_total_bytes", "BAR1 size in bytes", "hold"),
-)
+# check: (key, what it is, action, numbers of the check)
+SETTINGS = {
+    "gpu.persistence": ("persistence_mode", "persistence mode", "restart_service", (35,)),
+    "gpu.power_limit": ("power_limit_mw", "power limit in mW", "restore_setting", (22,)),
+    "gpu.compute_mode": ("compute_mode", "compute mode", "restore_setting", (36,)),
+    "gpu.ecc_mode": ("ecc_mode_current", "ECC mode", "restore_setting", (37,)),
+    "gpu.mig_mode": ("mig_mode_current", "MIG mode", "restore_setting", (34,)),
+}
+SIZES = {
+    "gpu.memory_total": ("memory_total_bytes", "total memory in bytes", "field_diag", (41,)),
+    "gpu.bar1_total": ("bar1_total_bytes", "BAR1 size in bytes", "hold", (42,)),
+}
 
 
-def checks(ctx):
-    result = []
-    for gpu in signals.ready(ctx):
-        for ident, key, what, action in SETTINGS:
-            result.append(compare(ctx, gpu, ident, key, action, lambda old, new: old == new,
-                                  "%s of %%s is %%s; expected %%s as in the baseline. Set it again." % (what[0].upper() + what[1:],)))
-        for ident, key, what, action in SIZES:
-            result.append(compare(ctx, gpu, ident, key, action, lambda old, new: similar(ctx, old, new),
-                                  "%s of %%s is %%s; expected %%s as in the baseline. Look for memory repair in the kernel log." % (
-                                      what[0].upper() + what[1:],)))
-        result.append(links(ctx, gpu))
-    return result
+def setting(ctx, gpu, ident):
+    key, what, action, numbers = SETTINGS[ident]
+    return compare(ctx, gpu, ident, key, action, lambda old, new: old == new,
+                   "%s of %%s is %%s; expected %%s as in the baseline. Set it again." % (what[0].upper() + what[1:],))
 
 
-def similar(ctx, old, new):
-    return abs(new - old) * 100.0 <= old * ctx.policy["memory_total_tolerance_percent"]
+def size(ctx, gpu, ident):
+    key, what, action, numbers = SIZES[ident]
+    return compare(ctx, gpu, ident, key, action, lambda old, new: similar(ctx, gpu, old, new),
+                   "%s of %%s is %%s; expected %%s as in the baseline. Look for memory repair in the kernel log." % (what[0].upper() + what[1:],))
+
+
+def similar(ctx, gpu, old, new):
+    return abs(new - old) * 100.0 <= old * policy.limit(ctx, "memory_total_tolerance_percent", gpu)
 
 
 def compare(ctx, gpu, ident, key, action, same, text):
@@ -77,3 +77,13 @@ def against(ctx, gpu, ident, key, now, action, same, text, kind=(int, float)):
     if same(before.value, now.value):
         return model.check(ident, who, PASS, now.value, before.value, "baseline")
     return model.check(ident, who, FAIL, now.value, before.value, "baseline", action, text % (model.named(gpu), now.value, before.value))
+
+
+ROWS = tuple(
+    model.Row(ident, "gpu", functools.partial(judge, ident=ident), "The %s is as in the baseline" % (what,), ("gpu." + key, "baseline gpu." + key),
+              "this collection", numbers)
+    for judge, table in ((setting, SETTINGS), (size, SIZES)) for ident, (key, what, action, numbers) in table.items()
+) + (
+    model.Row("gpu.nvlink", "gpu", links, "Every NVLink that was active in the baseline is active", ("gpu.nvlink_active", "baseline gpu.nvlink_active"),
+              "NVML nvmlDeviceGetNvLinkState", (26,)),
+)

@@ -9,7 +9,9 @@ Private to the collection: it may change at any time.
 
 from __future__ import annotations
 
-from . import codes, model, signals
+import functools
+
+from . import codes, model, policy, signals
 from .model import FAIL, NOT_APPLICABLE, PASS, UNKNOWN
 
 # The driver's own advice (field 230): name and action. A number that is not here is newer than this table.
@@ -23,15 +25,6 @@ RECOVERY = {
     7: ("reboot the system", "reboot"),
 }
 RECOVERY_SINCE_BRANCH = 570
-
-
-def checks(ctx):
-    result = []
-    for gpu in signals.ready(ctx):
-        result += [recovery(ctx, gpu)] + remapping(ctx, gpu) + [retired_pages(ctx, gpu), volatile_ecc(ctx, gpu), aggregate_ecc(ctx, gpu)]
-        result.append(pending(ctx, gpu, "gpu.ecc_pending", "ecc_mode_current", "ecc_mode_pending", "ECC mode", "reboot"))
-        result.append(pending(ctx, gpu, "gpu.mig_pending", "mig_mode_current", "mig_mode_pending", "MIG mode", "reset_gpu"))
-    return result
 
 
 def branch(ctx):
@@ -57,27 +50,29 @@ def recovery(ctx, gpu):
                        "The driver asks to recover %s: %s (%s). Drain the node and do that." % (model.named(gpu), name, now.value))
 
 
-def remapping(ctx, gpu):
+# flag: (check, action, message)
+REMAPPING = {
+    "failure": ("gpu.remap_failure", "field_diag", "Row remapping failed on %s: its memory has no spare rows left. Run the field diagnostics."),
+    "pending": ("gpu.remap_pending", "reset_gpu", "Row remapping is pending on %s. Reset the GPU with nothing running on it, then read again."),
+}
+
+
+def remapping(ctx, gpu, key):
+    ident, action, text = REMAPPING[key]
     now = model.reading(gpu, "remapped_rows")
-    idents = (("gpu.remap_failure", "failure", "field_diag", "Row remapping failed on %s: its memory has no spare rows left. Run the field diagnostics."),
-              ("gpu.remap_pending", "pending", "reset_gpu", "Row remapping is pending on %s. Reset the GPU with nothing running on it, then read again."))
     if not now.known:
         if now.rc == codes.NOT_SUPPORTED and model.reading(gpu, "mig_mode_current").value == 1:
-            message = ("Remapped rows of %s cannot be read while MIG instances exist. Read them while the instances are destroyed."
-                       % (model.named(gpu),))
-            return [model.check(ident, model.entity(gpu), UNKNOWN, model.shown(now), False, "hardware", "hold", message) for ident, key, action, text in idents]
-        return [signals.absent(ctx, ident, gpu, "remapped_rows", now) for ident, key, action, text in idents]
-    result = []
-    for ident, key, action, text in idents:
-        flag = model.item(now.value, key)
-        if flag is False:
-            result.append(model.check(ident, model.entity(gpu), PASS, False, False, "hardware"))
-        elif flag is True:
-            result.append(model.check(ident, model.entity(gpu), FAIL, True, False, "hardware", action, text % (model.named(gpu),)))
-        else:
-            result.append(model.check(ident, model.entity(gpu), UNKNOWN, flag, False, "hardware", "hold",
-                                      "Remapped rows of %s were read without %s. Read the node again." % (model.named(gpu), key)))
-    return result
+            return model.check(ident, model.entity(gpu), UNKNOWN, model.shown(now), False, "hardware", "hold",
+                               "Remapped rows of %s cannot be read while MIG instances exist. Read them while the instances are destroyed."
+                               % (model.named(gpu),))
+        return signals.absent(ctx, ident, gpu, "remapped_rows", now)
+    flag = model.item(now.value, key)
+    if flag is False:
+        return model.check(ident, model.entity(gpu), PASS, False, False, "hardware")
+    if flag is True:
+        return model.check(ident, model.entity(gpu), FAIL, True, False, "hardware", action, text % (model.named(gpu),))
+    return model.check(ident, model.entity(gpu), UNKNOWN, flag, False, "hardware", "hold",
+                       "Remapped rows of %s were read without %s. Read the node again." % (model.named(gpu), key))
 
 
 def retired_pages(ctx, gpu):
@@ -94,7 +89,7 @@ def retired_pages(ctx, gpu):
 def volatile_ecc(ctx, gpu):
     ident = "gpu.ecc_volatile"
     now = model.number(gpu, "ecc_volatile_uncorrected")
-    limit = ctx.policy["ecc_volatile_uncorrected_max"]
+    limit = policy.limit(ctx, "ecc_volatile_uncorrected_max", gpu)
     if not now.known:
         return signals.absent(ctx, ident, gpu, "ecc_volatile_uncorrected", now)
     if now.value <= limit:
@@ -132,3 +127,25 @@ def pending(ctx, gpu, ident, current_key, pending_key, what, action):
     return model.check(ident, model.entity(gpu), FAIL, current.value, wanted.value, "hardware", action,
                        "%s of %s is %s and becomes %s at the next reset. Reset or reboot, then read again." % (
                            what, model.named(gpu), current.value, wanted.value))
+
+
+ROWS = (
+    model.Row("gpu.recovery_action", "gpu", recovery, "The driver asks for no recovery action", ("gpu.recovery_action",),
+              "NVML field NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", (18,)),
+    model.Row("gpu.remap_failure", "gpu", functools.partial(remapping, key="failure"), "No row remapping failed", ("gpu.remapped_rows",),
+              "NVIDIA GPU memory error management", (15,)),
+    model.Row("gpu.remap_pending", "gpu", functools.partial(remapping, key="pending"), "No row remapping waits for a reset", ("gpu.remapped_rows",),
+              "NVIDIA GPU memory error management", (14,)),
+    model.Row("gpu.retired_pages_pending", "gpu", retired_pages, "No page retirement waits for a reset", ("gpu.retired_pages_pending",),
+              "NVIDIA dynamic page retirement", (13,)),
+    model.Row("gpu.ecc_volatile", "gpu", volatile_ecc, "No uncorrectable memory errors since the driver was loaded", ("gpu.ecc_volatile_uncorrected",),
+              "NVML nvmlDeviceGetTotalEccErrors", (9,)),
+    model.Row("gpu.ecc_aggregate", "gpu", aggregate_ecc, "No more uncorrectable memory errors than in the baseline", ("gpu.ecc_aggregate_uncorrected",),
+              "NVML nvmlDeviceGetTotalEccErrors", (11,)),
+    model.Row("gpu.ecc_pending", "gpu", functools.partial(pending, ident="gpu.ecc_pending", current_key="ecc_mode_current",
+                                                          pending_key="ecc_mode_pending", what="ECC mode", action="reboot"),
+              "No change of the ECC mode waits for a reset", ("gpu.ecc_mode_current", "gpu.ecc_mode_pending"), "NVML nvmlDeviceGetEccMode", (37,)),
+    model.Row("gpu.mig_pending", "gpu", functools.partial(pending, ident="gpu.mig_pending", current_key="mig_mode_current",
+                                                          pending_key="mig_mode_pending", what="MIG mode", action="reset_gpu"),
+              "No change of the MIG mode waits for a reset", ("gpu.mig_mode_current", "gpu.mig_mode_pending"), "NVML nvmlDeviceGetMigMode", (34,)),
+)

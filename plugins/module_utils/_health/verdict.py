@@ -10,7 +10,7 @@ Private to the collection: it may change at any time.
 from __future__ import annotations
 
 from . import baseline as baseline_family
-from . import model, registry, versions
+from . import model, registry, signals, versions
 from . import policy as policy_rules
 from .model import FAIL, PASS, UNKNOWN
 
@@ -21,36 +21,73 @@ def check(baseline, policy, node):
     """Refuse a baseline or a policy that cannot be used, before anything is read; raises as evaluate does."""
     if baseline is not None:
         baseline_family.check_baseline(baseline, node)
-    policy_rules.complete(policy)
+    policy_rules.complete(policy, registry.IDENTS)
 
 
-def evaluate(snapshot, audit, baseline=None, policy=None, expected_driver=None, phase="adhoc", node="", boot_id=None, now=""):
-    """Judge a reading. NOW is the time of the reading in UTC, like 2026-01-31T12:00:00Z.
+def evaluate(reading, baseline=None, policy=None, tables=None, expected_driver=None, phase="adhoc", node="", now="", expect=None, smoke=None):
+    """Judge a READING (gpufleet.reading/1). NOW is its time in UTC, like 2026-01-31T12:00:00Z; SMOKE is the result of gpu_smoke.
 
     Raises BaselineError for a baseline that is none or another node's, PolicyError for a policy that cannot be followed.
     """
     if phase not in model.PHASES:
         raise ValueError("phase is %r, expected one of %s" % (phase, ", ".join(model.PHASES)))
-    check(baseline, policy, node)
-    rules = policy_rules.complete(policy)
-    ctx = model.Context(snapshot, audit, baseline, rules, expected_driver, phase)
-    checks = []
-    for family in registry.FAMILIES:
-        checks += family.checks(ctx)
-    checks = policy_rules.apply(checks, rules["waivers"], now)
+    if baseline is not None:
+        baseline_family.check_baseline(baseline, node)
+    rules = policy_rules.complete(policy, registry.IDENTS)
+    ctx = context(reading, baseline, rules, tables, expected_driver, phase, expect, smoke)
+    checks = policy_rules.apply(judged(ctx), rules, now)
     checks.sort(key=lambda check: (check["id"], check["entity"], check["status"], check["message"]))
     return {
         "schema": SCHEMA,
         "node": node,
-        "boot_id": boot_id,
+        "boot_id": model.item(reading, "boot_id"),
         "time": now,
         "phase": phase,
-        "simulated": bool(model.item(snapshot, "simulated")),
-        "driver": dict(versions.seen(snapshot, audit), expected=versions.upstream(expected_driver)),
+        "simulated": bool(model.item(ctx.snapshot, "simulated")),
+        "driver": dict(versions.seen(ctx.snapshot, ctx.audit), expected=versions.upstream(expected_driver)),
         "verdict": overall(checks),
         "action": action(checks),
+        "notices": len([check for check in checks if check["notice"]]),
         "checks": checks,
     }
+
+
+def context(reading, baseline, rules, tables, expected_driver, phase, expect, smoke):
+    """What the judges are given; sections that are missing or no dictionaries are None."""
+    sections = dict((key, section if isinstance(section, dict) else None)
+                    for key, section in ((key, model.item(reading, key)) for key in baseline_family.SECTIONS))
+    return model.Context(
+        reading=reading if isinstance(reading, dict) else {}, smoke=smoke, baseline=baseline, policy=rules,
+        tables=tables if isinstance(tables, dict) else {}, expected_driver=expected_driver, phase=phase,
+        expect=expect if isinstance(expect, dict) else {}, **sections)
+
+
+def judged(ctx):
+    """All checks of the table."""
+    checks = []
+    for row in registry.TABLE:
+        if row.scope == "node":
+            checks += asked(row, model.NODE, ctx)
+        else:
+            for gpu in signals.ready(ctx):
+                checks += asked(row, model.entity(gpu), ctx, gpu)
+    return checks
+
+
+def asked(row, entity, *arguments):
+    """The checks of one judge. What it cannot digest is unknown, never a pass and never the end of the verdict."""
+    try:
+        answer = row.judge(*arguments)
+        answer = [answer] if isinstance(answer, dict) else list(answer)
+        wrong = [check for check in answer if check["id"] != row.ident or check["status"] not in model.STATUSES or check["action"] not in model.ACTIONS]
+        if not wrong:
+            return answer
+        problem = "it answered %r" % (wrong[0],)
+    except Exception as exc:  # noqa: BLE001 (whatever it is, the verdict goes on and does not pass)
+        problem = "%s: %s" % (type(exc).__name__, exc)
+    return [model.check(row.ident, entity, UNKNOWN, None, None, "policy", "hold",
+                        "The check %s could not judge this reading (%s). That is an error of this collection: report it with the reading." % (
+                            row.ident, problem))]
 
 
 def overall(checks):
@@ -69,17 +106,18 @@ def action(checks):
 
 
 def summary(health):
-    """The verdict for a person: one line, then a line for each check that does not pass."""
+    """The verdict for a person: one line, then a line for each check that does not pass and for each notice."""
     checks = health["checks"]
     count = dict((status, len([check for check in checks if check["status"] == status])) for status in model.STATUSES)
-    lines = ["%s: GPU health %s (phase %s, action %s): %d failed, %d unknown, %d waived, %d passed%s" % (
+    lines = ["%s: GPU health %s (phase %s, action %s): %d failed, %d unknown, %d waived, %d passed%s%s" % (
         health["node"], health["verdict"].upper(), health["phase"], health["action"], count[FAIL], count[UNKNOWN], count["waived"], count[PASS],
-        " [simulated]" if health["simulated"] else "")]
+        ", %d notices" % health["notices"] if health["notices"] else "", " [simulated]" if health["simulated"] else "")]
     for status in (FAIL, UNKNOWN):
         for check in checks:
             if check["status"] == status:
                 lines.append("%s %s %s: found %s, expected %s. %s" % (
                     status.upper(), check["id"], check["entity"], _brief(check["observed"]), _brief(check["expected"]), check["message"]))
+    lines += ["NOTICE %s %s: %s" % (check["id"], check["entity"], check["message"]) for check in checks if check["notice"]]
     return "\n".join(lines)
 
 

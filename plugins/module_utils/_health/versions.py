@@ -9,16 +9,24 @@ Private to the collection: it may change at any time.
 
 from __future__ import annotations
 
+import functools
+
 from . import model
 from .model import FAIL, NODE, PASS, UNKNOWN
 
-# place: (what it is, what to do if it is another version)
+# place: (what it is, action and what to do if it is another version; title, what is read, numbers of the check)
 PLACES = {
-    "nvml": ("the driver that NVML talks to", "reboot", "Reload the driver or reboot."),
-    "loaded": ("the loaded kernel module", "reboot", "Reload the driver or reboot."),
-    "library": ("the installed library libnvidia-ml", "hold", "Install the userland packages of the wanted version."),
-    "on_disk": ("the kernel module on disk for the running kernel", "hold", "Build and install the module (dkms status)."),
-    "next_boot": ("the kernel module on disk for the kernel that boots next", "hold", "Do not reboot before the module is there (dkms status)."),
+    "nvml": ("the driver that NVML talks to", "reboot", "Reload the driver or reboot.",
+             "NVML talks to the wanted driver", ("snapshot.system.driver_version",), (3,)),
+    "loaded": ("the loaded kernel module", "reboot", "Reload the driver or reboot.",
+               "The loaded kernel module is that of the wanted driver", ("audit.versions.loaded",), (3, 5)),
+    "library": ("the installed library libnvidia-ml", "hold", "Install the userland packages of the wanted version.",
+                "The installed userland is that of the wanted driver", ("audit.versions.library",), (3, 5, 55)),
+    "on_disk": ("the kernel module on disk for the running kernel", "hold", "Build and install the module (dkms status).",
+                "The module on disk for the running kernel is that of the wanted driver", ("audit.kernel.running", "audit.versions.modules"), (52,)),
+    "next_boot": ("the kernel module on disk for the kernel that boots next", "hold", "Do not reboot before the module is there (dkms status).",
+                  "The module on disk for the kernel that boots next is that of the wanted driver",
+                  ("audit.kernel.next_boot", "audit.versions.modules"), (52,)),
 }
 
 
@@ -42,24 +50,27 @@ def seen(snapshot, audit):
     }
 
 
-def checks(ctx):
+def place(ctx, where):
+    """The version in one place."""
+    what, action, step, title, read, numbers = PLACES[where]
     versions = seen(ctx.snapshot, ctx.audit)
+    version = versions[where]
     wanted = upstream(ctx.expected_driver)
     expected = wanted or versions["loaded"]
-    result = []
-    for place, (what, action, step) in PLACES.items():
-        version = versions[place]
-        ident = "driver." + place
-        if version is None:
-            result.append(model.check(ident, NODE, UNKNOWN, None, expected, "policy", "hold",
-                                      "The version of %s is not known: it is not there, or cannot be read. %s" % (what, step)))
-        elif expected is None:
-            result.append(model.check(ident, NODE, UNKNOWN, version, None, "policy", "hold",
-                                      "Which driver is loaded is not known, so %s %s cannot be compared. Load the driver." % (what, version)))
-        elif version != expected:
-            why = "wanted" if wanted else "loaded"
-            result.append(model.check(ident, NODE, FAIL, version, expected, "policy", action,
-                                      "%s is %s; expected %s, the %s version. %s" % (what[0].upper() + what[1:], version, expected, why, step)))
-        else:
-            result.append(model.check(ident, NODE, PASS, version, expected, "policy"))
-    return result
+    ident = "driver." + where
+    if version is None:
+        return model.check(ident, NODE, UNKNOWN, None, expected, "policy", "hold",
+                           "The version of %s is not known: it is not there, or cannot be read. %s" % (what, step))
+    if expected is None:
+        return model.check(ident, NODE, UNKNOWN, version, None, "policy", "hold",
+                           "Which driver is loaded is not known, so %s %s cannot be compared. Load the driver." % (what, version))
+    if version != expected:
+        why = "wanted" if wanted else "loaded"
+        return model.check(ident, NODE, FAIL, version, expected, "policy", action,
+                           "%s is %s; expected %s, the %s version. %s" % (what[0].upper() + what[1:], version, expected, why, step))
+    return model.check(ident, NODE, PASS, version, expected, "policy")
+
+
+ROWS = tuple(
+    model.Row("driver." + where, "node", functools.partial(place, where=where), title, read, "this collection", numbers)
+    for where, (what, action, step, title, read, numbers) in PLACES.items())

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("ansible.module_utils.basic", reason="modules need Ansible; what they call is tested without it")
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import gpu_health as action
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import session, snapshot
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import snapshot
 from ansible_collections.gpufleet.lifecycle.plugins.modules import gpu_health
 
 
@@ -47,15 +47,14 @@ def run(monkeypatch, read, **params):
 def test_everything_is_read_in_one_process(monkeypatch):
     taken = snapshot.blank("nvml_error", "why", 9)
     seen = []
-    monkeypatch.setattr(gpu_health.audit, "read", lambda root, runner: seen.append((root, type(runner).__name__)) or {"facts": 1})
-    monkeypatch.setattr(gpu_health.audit, "decide", lambda facts: {"of": facts})
+    monkeypatch.setattr(gpu_health.reading, "gather", lambda *args: seen.append(args) or {"a": "reading"})
     result = run(monkeypatch, lambda *args: {"snapshot": taken, "warnings": []})
-    assert result == {"changed": False, "facts": {"snapshot": taken, "audit": {"of": {"facts": 1}}, "boot_id": session.boot_id()}}
-    assert seen == [("/", "Runner")]
+    assert result == {"changed": False, "facts": {"a": "reading"}}
+    assert seen == [(taken,)]
 
 
 def test_nothing_else_is_read_before_the_binding_is_there(monkeypatch):
-    monkeypatch.setattr(gpu_health.audit, "read", lambda root, runner: pytest.fail("read too early"))
+    monkeypatch.setattr(gpu_health.reading, "gather", lambda *args: pytest.fail("read too early"))
     assert run(monkeypatch, lambda *args: {"needs_binding": True, "warnings": []}) == {"changed": False, "needs_binding": True}
 
 

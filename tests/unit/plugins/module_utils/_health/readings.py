@@ -1,7 +1,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Readings of a healthy node, to be broken by a test."""
+"""Readings of a healthy node, to be broken by a test. Whoever adds a check adds the signals it reads here.
+
+The document of each section is one function of its own: snapshot() with gpu(), audit(), system() and kernel_log().
+"""
 
 from __future__ import annotations
 
@@ -54,6 +57,14 @@ def audit(count=2, driver=DRIVER):
         "versions": {"wanted": driver, "loaded": driver, "library": driver, "modules": {KERNEL: {"version": driver}}},
         "pci": [{"address": "0000:%02x:00.0" % (0x1A + index), "device": "0x2330", "class": "0x030200"} for index in range(count)],
     }
+
+
+def reading(nvml=None, state=None, **change):
+    """A reading out of the sections given; the others are those of a healthy node."""
+    document = {"schema": "gpufleet.reading/1", "boot_id": "x", "uptime_s": 3600.0, "problems": {}, "snapshot": snapshot() if nvml is None else nvml,
+                "audit": audit() if state is None else state}
+    document.update(change)
+    return copy.deepcopy(document)
 
 
 def baseline(**change):

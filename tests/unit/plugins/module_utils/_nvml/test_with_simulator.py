@@ -54,6 +54,11 @@ def audit(taken, driver=simnode.OLD):
             "versions": {"loaded": driver, "library": driver, "modules": {"k": {"version": driver}}}}
 
 
+def reading(taken, whole=None):
+    """The reading with this snapshot, on the node that looked WHOLE before."""
+    return {"boot_id": "b", "snapshot": taken, "audit": audit(whole or taken)}
+
+
 @pytest.mark.parametrize("wheel", wheels.VERSIONS)
 def test_every_value_of_a_healthy_node(node, wheel):
     node.firmware(simnode.OLD)
@@ -87,15 +92,15 @@ def test_a_driver_that_is_not_whole_is_data(node, prepare, rc):
 
 def test_a_gpu_that_the_new_driver_does_not_bring_up_fails_the_verdict(node):
     before = take(node.booted())
-    baseline = _health.baseline_of(before, audit(before), "node-1", "b", "2026-01-01T00:00:00Z")
+    baseline = _health.baseline_of(reading(before), "node-1", "2026-01-01T00:00:00Z")
     node.sim("inject", "gpu-not-brought-up", "--gpu", "2")
     taken = take(node)
     assert [gpu["handle"]["rc"] for gpu in taken["gpus"]] == [0, 0, 15]
-    health = _health.evaluate(taken, audit(before), baseline=baseline, phase="post", node="node-1", now="2026-01-01T01:00:00Z")
+    health = _health.evaluate(reading(taken, before), baseline=baseline, phase="post", node="node-1", now="2026-01-01T01:00:00Z")
     assert health["verdict"] == "fail" and health["simulated"] is True
     assert sorted(set(check["id"] for check in health["checks"] if check["status"] == "fail")) == ["gpu.handle", "gpu.on_bus", "gpu.present"]
     node.sim("clear")
-    assert _health.evaluate(take(node), audit(before), baseline=baseline, phase="post", node="node-1", now="2026-01-01T01:00:00Z")["verdict"] == "pass"
+    assert _health.evaluate(reading(take(node), before), baseline=baseline, phase="post", node="node-1", now="2026-01-01T01:00:00Z")["verdict"] == "pass"
 
 
 @pytest.mark.parametrize("fault, expected", [
@@ -113,9 +118,9 @@ def test_a_gpu_that_the_new_driver_does_not_bring_up_fails_the_verdict(node):
 ])
 def test_a_fault_is_found_under_its_own_name(node, fault, expected):
     before = take(node.booted())
-    baseline = _health.baseline_of(before, audit(before), "node-1", "b", "2026-01-01T00:00:00Z")
+    baseline = _health.baseline_of(reading(before), "node-1", "2026-01-01T00:00:00Z")
     node.sim("inject", *fault)
-    health = _health.evaluate(take(node), audit(before), baseline=baseline, phase="post", node="node-1", now="2026-01-01T01:00:00Z")
+    health = _health.evaluate(reading(take(node), before), baseline=baseline, phase="post", node="node-1", now="2026-01-01T01:00:00Z")
     assert set(check["id"] for check in health["checks"] if check["status"] == "fail") == expected
 
 

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import pathlib
 import subprocess
+import time
 
 import pytest
 

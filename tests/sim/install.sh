@@ -42,6 +42,7 @@ install -m 0644 "$here"/profiles/*.ini "$lib/profiles/"
 install -m 0644 "$built/libnvidia-ml.so.1" "$lib/libnvidia-ml.so.1"
 install -m 0644 "$built/libgpusim-uname.so" "$lib/libgpusim-uname.so"
 install -m 0644 "$built/libnvidia-ml.so.1" "$root/usr/local/lib/libnvidia-ml.so.1"
+install -m 0644 "$built/libcuda.so.1" "$root/usr/local/lib/libcuda.so.1"
 
 wrapper() {
     {

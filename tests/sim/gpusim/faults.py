@@ -10,7 +10,7 @@ import re
 import signal
 import subprocess
 
-from . import library, modules, state, sysfs
+from . import cuda_faults, library, modules, state, sysfs
 
 HANDLES = ("nvmlDeviceGetHandleByIndex", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByUUID", "nvmlDeviceGetHandleBySerial",
            "nvmlDeviceGetHandleByPciBusId", "nvmlDeviceGetHandleByPciBusId_v2")
@@ -96,7 +96,7 @@ def _load_fails(options):
 
 
 def _known(symbol: str) -> None:
-    if re.fullmatch(r"field\.\d+", symbol):
+    if re.fullmatch(r"field\.\d+|cu[A-Z]\w+", symbol):
         return
     if os.path.exists(state.path(library.PRISTINE)) and symbol not in library.symbols():
         raise state.SimError("the simulated library has no function %s" % symbol)
@@ -132,6 +132,7 @@ CATALOGUE = {
     "module-load-fails": (("[REASON]",), False, "loading the nvidia module fails (no-device, key-rejected, invalid, format; --driver V)", _load_fails),
     "nouveau": ((), False, "nouveau takes the GPUs at boot unless modprobe.d blacklists it", lambda options: {"nouveau": "1"}),
     "stray-process": ((), True, "a process holds the GPU (--value MiB of memory, default 1024)", None),
+    **cuda_faults.CATALOGUE,
 }
 
 

@@ -54,20 +54,43 @@ def test_a_healthy_node(binding):
         assert set(gpu) == {"index", "handle"} | set(snapshot.GPU_KEYS)
         assert all(is_value(value) for key, value in gpu.items() if key != "index")
     values = dict((key, item["value"]) for key, item in taken["gpus"][1].items() if key != "index")
+    fabric = {"state": 3, "status": 0, "clique_id": 9, "cluster_uuid": b"0123456789abcdef".hex(), "health_mask": 0x55, "health_summary": None}
     assert values == {
         "handle": True, "uuid": "GPU-00000001-0000-0000-0000-000000000000", "serial": "1653000000001", "name": "NVIDIA H100 80GB HBM3",
-        "pci_bus_id": "00000000:1b:00.0", "pci_device_id": "10de:2330", "minor_number": 1, "board_part_number": "692-2G520-0200-000",
-        "vbios_version": "96.00.74.00.01", "inforom_image_version": "G520.0200.00.05", "memory_total_bytes": 85520809984,
-        "memory_used_bytes": 20809984, "bar1_total_bytes": 137438953472, "ecc_mode_current": 1, "ecc_mode_pending": 1,
-        "ecc_volatile_uncorrected": 0, "ecc_aggregate_uncorrected": 7,
-        "remapped_rows": {"correctable": 1, "uncorrectable": 2, "pending": False, "failure": False}, "retired_pages_pending": None,
-        "recovery_action": 0, "temperature_gpu_c": 34, "power_usage_mw": 71000, "power_limit_mw": 700000, "power_limit_default_mw": 700000,
-        "power_limit_enforced_mw": 700000, "pcie_gen_current": 5, "pcie_gen_max": 5, "pcie_width_current": 16, "pcie_width_max": 16,
-        "mig_mode_current": 0, "mig_mode_pending": 0, "persistence_mode": 1, "compute_mode": 0, "gsp_firmware_version": "535.216.03",
-        "gsp_firmware_mode": {"enabled": True, "default": True}, "clocks_event_reasons": 1, "clock_sm_mhz": 345, "clock_mem_mhz": 2619,
-        "compute_processes": [{"pid": 42, "used_bytes": None}, {"pid": 4711, "used_bytes": 1024}], "nvlink_active": [True] * 4,
-        "fabric_state": {"state": 3, "status": 0, "clique_id": 9, "cluster_uuid": b"0123456789abcdef".hex(), "health_mask": 0x55,
-                         "health_summary": None},
+        "pci_bus_id": "00000000:1b:00.0", "pci_device_id": "10de:2330", "pci_subsystem_id": "10de:16c1", "minor_number": 1,
+        "board_part_number": "692-2G520-0200-000", "vbios_version": "96.00.74.00.01", "inforom_image_version": "G520.0200.00.05",
+        "inforom_config_checksum": 0xCAFEF00D, "inforom_valid": True, "architecture": 9, "virtualization_mode": 0, "addressing_mode": 1,
+        "memory_total_bytes": 85520809984, "memory_used_bytes": 20809984, "memory_free_bytes": 85000000000, "memory_reserved_bytes": 500000000,
+        "bar1_total_bytes": 137438953472, "bar1_used_bytes": 472, "ecc_mode_current": 1, "ecc_mode_pending": 1,
+        "ecc_volatile_corrected": 0, "ecc_volatile_uncorrected": 1, "ecc_aggregate_corrected": 1000, "ecc_aggregate_uncorrected": 1001,
+        "ecc_counters": {"volatile": {"sram": {"corrected": 7, "uncorrected": 107}, "dram": {"corrected": 2, "uncorrected": 102}},
+                         "aggregate": {"sram": {"corrected": 1007, "uncorrected": 1107}, "dram": {"corrected": 1002, "uncorrected": 1102}}},
+        "sram_ecc": {"threshold_exceeded": True, "volatile_corrected": 200, "volatile_uncorrected": 22, "aggregate_corrected": 100,
+                     "aggregate_uncorrected": 11, "aggregate_uncorrected_parity": 10, "aggregate_uncorrected_secded": 1,
+                     "aggregate_uncorrected_by_unit": {"l2": 1, "sm": 2, "pcie": 3, "mcu": 4, "other": 5}},
+        "remapped_rows": {"correctable": 1, "uncorrectable": 2, "pending": False, "failure": False},
+        "remap_histogram": {"max": 640, "high": 1, "partial": 2, "low": 3, "none": 4}, "retired_pages": None, "retired_pages_pending": None,
+        "repair_status": {"channel_pending": True, "tpc_pending": False}, "recovery_action": 0,
+        "temperature_gpu_c": 34, "temperature_memory_c": 41, "temperature_margin_c": -3,
+        "temperature_limits_c": {"slowdown": 92, "shutdown": 95, "gpu_max": 87, "memory_max": 105},
+        "temperature_margin_limits_c": {"slowdown": -2, "shutdown": -8, "gpu_max": 0, "memory_max": 4},
+        "power_usage_mw": 71000, "power_limit_mw": 700000, "power_limit_default_mw": 700000,
+        "power_limit_enforced_mw": 700000, "power_limit_min_mw": 200000, "power_limit_max_mw": 700000,
+        "pcie_gen_current": 5, "pcie_gen_max": 5, "pcie_gen_device_max": 5, "pcie_width_current": 16, "pcie_width_max": 16, "pcie_replay_count": 3,
+        "mig_mode_current": 0, "mig_mode_pending": 0, "mig_max_devices": 0, "mig_instances": [], "persistence_mode": 1, "compute_mode": 0,
+        "gsp_firmware_version": "535.216.03", "gsp_firmware_mode": {"enabled": True, "default": True}, "clocks_event_reasons": 1,
+        "clock_sm_mhz": 346, "clock_mem_mhz": 2619, "clocks_mhz": {"graphics": 345, "sm": 346, "mem": 2619, "video": 765},
+        "clocks_max_mhz": {"graphics": 1980, "sm": 1981, "mem": 1982, "video": 1983},
+        "applications_clocks_mhz": {"graphics": 1755, "mem": 2619}, "applications_clocks_default_mhz": {"graphics": 1830, "mem": 2619},
+        "violation_ns": {"power": 1000000000000, "thermal": 1000000000001, "sync_boost": 1000000000002, "board_limit": 1000000000003,
+                         "low_utilization": 1000000000004, "reliability": 1000000000005},
+        "compute_processes": [{"pid": 42, "used_bytes": None}, {"pid": 4711, "used_bytes": 1024}], "graphics_processes": [],
+        "nvlink_active": [True] * 4,
+        "nvlinks": [{"link": link, "active": True, "version": 5, "remote_pci": "00000000:%02x:00.0" % (0xC1 + link), "remote_type": "switch",
+                     "errors": {"replay": link, "recovery": 10000000000 + link, "crc_flit": 20000000000 + link, "crc_data": 30000000000 + link}}
+                    for link in range(4)],
+        "p2p": {"GPU-00000000-0000-0000-0000-000000000000": {"read": 0, "write": 0, "nvlink": 0, "atomics": 5}},
+        "fabric": fabric, "fabric_state": fabric,
     }
     assert taken["gpus"][1]["retired_pages_pending"] == {"value": None, "rc": 3, "error": "NOT_SUPPORTED"}
 
@@ -191,9 +214,9 @@ def test_the_bindings_own_mismatch_error_is_a_missing_function(binding):
     def old(handle):
         raise NVMLLibraryMismatchError("old library")
 
-    binding.nvmlDeviceGetPowerUsage = old
+    binding.nvmlDeviceGetSerial = old
     taken, dummy = read(binding)
-    assert taken["gpus"][0]["power_usage_mw"]["rc"] == 13
+    assert taken["gpus"][0]["serial"]["rc"] == 13
 
 
 def test_a_count_that_fails_is_an_error_of_nvml(binding):

@@ -19,6 +19,7 @@ SCHEMA = "gpufleet.health-policy/1"
 STRICTEST = {
     "ecc_volatile_uncorrected_max": 0,
     "memory_total_tolerance_percent": 0,
+    "mig_free_reading_age_max_h": 0,
 }
 # What a policy may hold beside thresholds.
 SPECIAL = ("schema", "models", "strict", "waivers")
@@ -52,8 +53,8 @@ def limit(ctx, key, gpu=None):
     return max(fitting, key=lambda entry: (len(entry["pattern"]), entry["pattern"]))["limits"][key]
 
 
-def complete(policy, known=()):
-    """POLICY with the strictest value for what it does not say. KNOWN are the ids of all checks.
+def complete(policy, known=(), rows=None):
+    """POLICY with the strictest value for what it does not say. KNOWN are the ids of all checks, ROWS those of the data file with bounds.
 
     {"limits": {key: number}, "models": [{"pattern", "limits"}], "strict": [pattern], "waivers": [...]}.
     """
@@ -62,7 +63,7 @@ def complete(policy, known=()):
         return full
     if not isinstance(policy, dict):
         raise PolicyError("the health policy is a %s, expected a dictionary" % (type(policy).__name__,))
-    bounds = dict((key, value) for key, value in policy.items() if isinstance(value, dict) and key in STRICTEST)
+    bounds = dict((key, value) for key, value in dict(policy, **(rows or {})).items() if isinstance(value, dict) and key in STRICTEST)
     for key, value in policy.items():
         if key == "schema":
             if value != SCHEMA:
@@ -74,7 +75,7 @@ def complete(policy, known=()):
         elif key == "waivers":
             full["waivers"] = [waiver(number, entry, known) for number, entry in enumerate(_list(value, (key,)))]
         elif key in STRICTEST:
-            full["limits"][key] = _threshold(key, value, {}, (key,))
+            full["limits"][key] = _threshold(value, bounds.get(key, {}), (key,))
         else:
             raise PolicyError("the health policy has the unknown entry %r; known: %s" % (key, ", ".join(sorted(list(STRICTEST) + list(SPECIAL)))), (key,))
     return full
@@ -92,10 +93,10 @@ def _list(value, path):
     return value
 
 
-def _threshold(key, value, row, path):
-    """A number, or a row of the data file {"value", "minimum", "maximum", ...}."""
+def _threshold(value, row, path):
+    """A number within the bounds of its ROW; VALUE may be such a row of the data file itself, {"value", "minimum", "maximum", ...}."""
     if isinstance(value, dict):
-        row, value, path = value, value.get("value"), path + ("value",)
+        value, path = value.get("value"), path + ("value",)
     name = ".".join(path)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
         raise PolicyError("the health policy says %s = %r, expected a number" % (name, value), path)
@@ -114,7 +115,7 @@ def _of_model(pattern, limits, bounds):
         if key not in STRICTEST:
             raise PolicyError("the health policy has the unknown entry %r for the model %r; known: %s" % (key, pattern, ", ".join(sorted(STRICTEST))),
                               path + (key,))
-        result[key] = _threshold(key, value, bounds.get(key, {}), path + (key,))
+        result[key] = _threshold(value, bounds.get(key, {}), path + (key,))
     return {"pattern": pattern, "limits": result}
 
 
@@ -139,6 +140,9 @@ def waiver(number, entry, known=()):
     path = ("waivers", number)
     if not isinstance(entry, dict):
         raise PolicyError("waivers[%d] is no dictionary" % (number,), path)
+    if isinstance(entry.get("expires"), datetime.date):
+        # Unquoted in YAML.
+        entry = dict(entry, expires=entry["expires"].strftime("%Y-%m-%dT%H:%M:%SZ" if isinstance(entry["expires"], datetime.datetime) else "%Y-%m-%d"))
     for key in ("check", "reason", "expires"):
         if not isinstance(entry.get(key), str) or not entry[key].strip():
             raise PolicyError("waivers[%d] has no %s; a waiver names check, reason and expires" % (number, key), path)
@@ -168,7 +172,11 @@ def moment(text, where, path=()):
 
 def apply(checks, rules, now):
     """The checks by the rules: notices that are strict fail, and those that a live waiver names are waived; an expired one explains itself."""
-    return waived([_tightened(check, rules["strict"]) for check in checks], rules["waivers"], now)
+    return waived(tightened(checks, rules), rules["waivers"], now)
+
+
+def tightened(checks, rules):
+    return [_tightened(check, rules["strict"]) for check in checks]
 
 
 def _tightened(check, strict):

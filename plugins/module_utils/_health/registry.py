@@ -11,11 +11,12 @@ Private to the collection: it may change at any time.
 
 from __future__ import annotations
 
-from . import baseline, gpus, nvml, settings, state, versions
+from . import baseline, gpus, mig_free, nvml, settings, state, versions
 
 FAMILIES = (
     nvml,
     baseline,
+    mig_free,
     gpus,
     versions,
     state,

@@ -9,19 +9,18 @@ Private to the collection: it may change at any time.
 
 from __future__ import annotations
 
+from . import attribution, mig_free, model, registry, signals, versions
 from . import baseline as baseline_family
-from . import model, registry, signals, versions
 from . import policy as policy_rules
-from .model import FAIL, PASS, UNKNOWN
+from .diff import EXPECTED
+from .model import FAIL, NOT_APPLICABLE, PASS, UNKNOWN
 
 SCHEMA = "gpufleet.health/1"
 
 
-def check(baseline, policy, node):
-    """Refuse a baseline or a policy that cannot be used, before anything is read; raises as evaluate does."""
-    if baseline is not None:
-        baseline_family.check_baseline(baseline, node)
-    policy_rules.complete(policy, registry.IDENTS)
+def check_policy(policy, rows=None):
+    """Refuse a policy that cannot be followed; ROWS are the data file's, for the bounds of thresholds. Raises PolicyError."""
+    policy_rules.complete(policy, registry.IDENTS, rows)
 
 
 def evaluate(reading, baseline=None, policy=None, tables=None, expected_driver=None, phase="adhoc", node="", now="", expect=None, smoke=None):
@@ -34,8 +33,14 @@ def evaluate(reading, baseline=None, policy=None, tables=None, expected_driver=N
     if baseline is not None:
         baseline_family.check_baseline(baseline, node)
     rules = policy_rules.complete(policy, registry.IDENTS)
+    expect = dict(expect) if isinstance(expect, dict) else {}
+    expect["mig_free"] = mig_free.usable(expect.get("mig_free"), model.item(reading, "boot_id"), node, now, rules)
     ctx = context(reading, baseline, rules, tables, expected_driver, phase, expect, smoke)
-    checks = policy_rules.apply(judged(ctx), rules, now)
+    earlier = None
+    if baseline is not None:
+        # The baseline is judged by the same rules, but not by what is wanted now.
+        earlier = policy_rules.tightened(judged(context(baseline, None, rules, tables, None, "baseline", {}, baseline.get("smoke"))), rules)
+    checks = policy_rules.apply(attribution.attribute(policy_rules.tightened(judged(ctx), rules), earlier), rules, now)
     checks.sort(key=lambda check: (check["id"], check["entity"], check["status"], check["message"]))
     return {
         "schema": SCHEMA,
@@ -48,7 +53,10 @@ def evaluate(reading, baseline=None, policy=None, tables=None, expected_driver=N
         "verdict": overall(checks),
         "action": action(checks),
         "notices": len([check for check in checks if check["notice"]]),
+        "attribution": attribution.summed(checks),
+        "changes": baseline_family.changes(ctx),
         "checks": checks,
+        "left_out": {},
     }
 
 
@@ -56,10 +64,10 @@ def context(reading, baseline, rules, tables, expected_driver, phase, expect, sm
     """What the judges are given; sections that are missing or no dictionaries are None."""
     sections = dict((key, section if isinstance(section, dict) else None)
                     for key, section in ((key, model.item(reading, key)) for key in baseline_family.SECTIONS))
+    sections["snapshot"] = mig_free.graft(sections["snapshot"], expect.get("mig_free"))
     return model.Context(
         reading=reading if isinstance(reading, dict) else {}, smoke=smoke, baseline=baseline, policy=rules,
-        tables=tables if isinstance(tables, dict) else {}, expected_driver=expected_driver, phase=phase,
-        expect=expect if isinstance(expect, dict) else {}, **sections)
+        tables=tables if isinstance(tables, dict) else {}, expected_driver=expected_driver, phase=phase, expect=expect, **sections)
 
 
 def judged(ctx):
@@ -103,6 +111,20 @@ def action(checks):
     """The most severe action of a check that does not pass."""
     wanted = [check["action"] for check in checks if check["status"] in (FAIL, UNKNOWN)]
     return max(wanted, key=model.ACTIONS.index) if wanted else "none"
+
+
+def compact(health):
+    """The verdict without what needs nobody's attention: checks that pass or do not apply, and expected changes. left_out has their numbers."""
+    def quiet(check):
+        return check["status"] in (PASS, NOT_APPLICABLE) and not check["notice"]
+
+    kept = [check for check in health["checks"] if not quiet(check)]
+    gone = [check["status"] for check in health["checks"] if quiet(check)]
+    changed = [change for change in health["changes"] if change["class"] != EXPECTED]
+    left_out = dict((status, gone.count(status)) for status in sorted(set(gone)))
+    if len(changed) < len(health["changes"]):
+        left_out["expected_changes"] = len(health["changes"]) - len(changed)
+    return dict(health, checks=kept, changes=changed, left_out=left_out)
 
 
 def summary(health):

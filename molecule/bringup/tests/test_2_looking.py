@@ -27,8 +27,8 @@ def test_precheck_passes_and_leaves_nothing_but_the_cached_binding(machines, run
     report = artifacts / "precheck" / "report.json"
     content = json.loads(report.read_text())
     assert content["schema"] == "gpufleet.precheck/1"
-    assert {name: node["health"]["verdict"] for name, node in content["nodes"].items()} == {"up-1": "pass", "up-2": "pass"}
-    assert {name: len(node["baseline"]["snapshot"]["gpus"]) for name, node in content["nodes"].items()} == {"up-1": 8, "up-2": 4}
+    assert {name: node["verdict"] for name, node in content["nodes"].items()} == {"up-1": "pass", "up-2": "pass"}
+    assert {name: len(node["gpus"]) for name, node in content["nodes"].items()} == {"up-1": 8, "up-2": 4}
     assert stat.S_IMODE(report.stat().st_mode) == 0o600
 
 
@@ -44,7 +44,7 @@ def test_precheck_names_the_node_and_the_gpu_that_is_lost(up_1, run, artifacts):
     assert "up-1: fail" in outcome.why("up-1")
     assert "gpu index 1" in outcome.why("up-1") and address[4:] in outcome.why("up-1"), "where it sits is what a technician needs"
     nodes = json.loads((artifacts / "precheck" / "report.json").read_text())["nodes"]
-    assert {name: node["health"]["verdict"] for name, node in nodes.items()} == {"up-1": "fail", "up-2": "pass"}
+    assert {name: node["verdict"] for name, node in nodes.items()} == {"up-1": "fail", "up-2": "pass"}
     after = run("gpufleet.lifecycle.precheck", precheck_hosts="bringup")
     assert (after.rc, after.failed) == (0, {}), after.tail()
 

@@ -20,6 +20,35 @@ STRICTEST = {
     "ecc_volatile_uncorrected_max": 0,
     "memory_total_tolerance_percent": 0,
     "mig_free_reading_age_max_h": 0,
+    "ecc_corrected_per_minute": 0,
+    "ecc_corrected_since_load": 0,
+    "remap_uncorrectable_max": 1,
+    "bank_partial_max": 0,
+    "bank_low_max": 0,
+    "bank_none_max": 0,
+    "retired_pages_max": 0,
+    "clocks_max_tolerance_percent": 0,
+    "temperature_gpu_max_c": 0,
+    "temperature_memory_max_c": 0,
+    "temperature_margin_min_c": 5,
+    "temperature_idle_rise_c": 0,
+    "memory_reserved_rise_mib": 0,
+    "memory_used_rise_mib": 0,
+    "processes_max": 0,
+    "pcie_generation_loss_max": 0,
+    "pcie_width_loss_max": 0,
+    "pcie_replays_per_minute": 0,
+    "pcie_replays_since_load": 0,
+    "pcie_aer_correctable_per_minute": 0,
+    "pcie_aer_correctable_since_boot": 0,
+    "pcie_aer_uncorrectable_per_minute": 0,
+    "pcie_aer_uncorrectable_since_boot": 0,
+    "nvlink_recoveries_max": 0,
+    "nvlink_crc_per_minute": 0,
+    "nvlink_crc_since_load": 0,
+    "nvlink_replays_per_minute": 0,
+    "nvlink_replays_since_load": 0,
+    "fabric_grace_s": 0,
 }
 # What a policy may hold beside thresholds.
 SPECIAL = ("schema", "models", "strict", "waivers")
@@ -197,7 +226,7 @@ def waived(checks, waivers, now):
                 if entry["check"] == check["id"] and entry["entity"] in (None, check["entity"]):
                     if present < entry["until"]:
                         check.update(message="Waived until %s (%s); it was %s: %s" % (entry["expires"], entry["reason"], check["status"], check["message"]),
-                                     status="waived", action="none")
+                                     status="waived", action="none", waiver={"reason": entry["reason"], "expires": entry["expires"]})
                         break
                     check["message"] += " (The waiver for it, %r, expired on %s: repair it, or renew the waiver.)" % (entry["reason"], entry["expires"])
         result.append(check)

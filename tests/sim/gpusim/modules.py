@@ -164,7 +164,11 @@ def _gsp(version: str) -> str:
     return "loaded" if version in versions else "mismatch" if versions else "none"
 
 
-def _promote() -> None:
+# What the hardware forgets when the driver comes up anew, also where a fault made it.
+VOLATILE = ("ecc_vol_corr", "ecc_vol_unc", "sram_vol_corr", "sram_vol_unc", "retired_pending")
+
+
+def _promote(version: str) -> None:
     """What waits for a driver load takes effect: pending modes become current, lost settings are lost."""
     with state.locked():
         state.write(state.SETTINGS, state.ini())
@@ -179,6 +183,13 @@ def _promote() -> None:
         for name in list(faults.sections()):
             if faults.get(name, "cleared_by", fallback="") == "load":
                 faults.remove_section(name)
+            elif faults.get(name, "driver", fallback="") != version:
+                # A fault that comes with this driver is about to begin: it stays whole.
+                kept = [key for key in faults[name] if key.startswith(("set.", "error.", "hang.")) and key[4:] not in VOLATILE]
+                for key in VOLATILE:
+                    faults.remove_option(name, "set." + key)
+                if not kept and faults.get(name, "name", fallback="") == "set":
+                    faults.remove_section(name)
         state.write(state.FAULTS, faults)
 
 
@@ -202,6 +213,10 @@ def load(name: str, asked: str) -> None:
             state.kmsg("NVRM: No NVIDIA GPU found.")
             raise ModuleError("could not insert '%s': No such device" % asked)
         reason = _refused(version)
+        if reason is None and state.gpu_value(0, "open_required") == "1" and fields.get("license", "") == "NVIDIA":
+            state.kmsg("NVRM: The NVIDIA GPU %s installed in this system requires use of the NVIDIA open kernel modules." % (
+                state.sysfs_address(state.gpu_value(0, "pci"))))
+            reason = "no-device"
         if reason is None and current.has_section("nouveau"):
             state.kmsg("NVRM: GPU %s is already bound to nouveau." % state.sysfs_address(state.gpu_value(0, "pci")))
             reason = "no-device"
@@ -225,7 +240,7 @@ def load(name: str, asked: str) -> None:
 
 def _record(name: str, section: dict[str, str]) -> None:
     if name == "nvidia":
-        _promote()
+        _promote(section["version"])
         section["gsp"] = _gsp(section["version"])
     with state.locked():
         parser = state.read(state.LOADED)

@@ -22,10 +22,12 @@ VERBOSE = 2
 
 
 def position(baseline):
-    """Where the kernel log was when the baseline was taken: {"boot_id", "seq"}; None if it does not say."""
+    """Where the kernel log was when the baseline was taken: {"boot_id", "seq", "monotonic_us"}; None if it does not say."""
     found = model.item(baseline, "kernel_log", "position")
-    boot_id, seq = model.item(found, "boot_id"), model.item(found, "seq")
-    return {"boot_id": boot_id, "seq": seq} if isinstance(boot_id, str) and isinstance(seq, int) and not isinstance(seq, bool) else None
+    place = dict((key, model.item(found, key)) for key in ("seq", "monotonic_us"))
+    place = dict((key, value) for key, value in place.items() if isinstance(value, int) and not isinstance(value, bool))
+    boot_id = model.item(found, "boot_id")
+    return dict(place, boot_id=boot_id) if isinstance(boot_id, str) and place else None
 
 
 class ActionModule(NvmlActionBase):

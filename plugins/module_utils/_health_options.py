@@ -27,7 +27,8 @@ ARGUMENT_SPEC = {
         "type": "dict",
         "options": {
             "boot_id": {"type": "str", "required": True},
-            "seq": {"type": "int", "required": True},
+            "seq": {"type": "int"},
+            "monotonic_us": {"type": "int"},
         },
     },
     "mig_free_reading": {"type": "dict"},

@@ -71,9 +71,11 @@ options:
         type: str
         required: true
       seq:
-        description: The sequence number of the last record that was seen.
+        description: The sequence number of the last record that was seen, as C(/dev/kmsg) has it.
         type: int
-        required: true
+      monotonic_us:
+        description: The time of that record in microseconds since the boot, for nodes where only the journal can be read.
+        type: int
   mig_free_reading:
     description:
       - A RV(baseline) of the same node and boot, taken while its MIG instances were destroyed. NVML does not tell about remapped rows while

@@ -38,7 +38,39 @@ def gpu(index):
         "retired_pages_pending": dict(NOT_SUPPORTED), "recovery_action": dict(NOT_SUPPORTED), "power_limit_mw": value(700000),
         "mig_mode_current": value(0), "mig_mode_pending": value(0), "persistence_mode": value(1), "compute_mode": value(0),
         "nvlink_active": value([True] * 18),
+        "serial": value("16540230%05d" % index), "board_part_number": value("692-2G520-0200-000"), "pci_device_id": value("10de:2330"),
+        "pci_subsystem_id": value("10de:16c1"), "vbios_version": value("96.00.74.00.01"), "inforom_image_version": value("G520.0200.00.05"),
+        "inforom_config_checksum": value(3203338251), "inforom_valid": value(True), "gsp_firmware_version": value(DRIVER),
+        "gsp_firmware_mode": value({"enabled": True, "default": True}),
+        "ecc_volatile_corrected": value(0), "sram_ecc": value({"threshold_exceeded": False}),
+        "remap_histogram": value({"max": 2560, "high": 0, "partial": 0, "low": 0, "none": 0}), "retired_pages": dict(NOT_SUPPORTED),
+        "repair_status": dict(NOT_SUPPORTED),
+        "memory_used_bytes": value(0), "memory_reserved_bytes": value(551550976), "compute_processes": value([]), "graphics_processes": value([]),
+        "clocks_event_reasons": value(1), "clocks_max_mhz": value({"graphics": 1980, "sm": 1980, "mem": 2619, "video": 1545}),
+        "applications_clocks_mhz": value({"graphics": 1980, "mem": 2619}), "applications_clocks_default_mhz": value({"graphics": 1980, "mem": 2619}),
+        "temperature_gpu_c": value(33), "temperature_memory_c": value(42), "temperature_margin_c": dict(NOT_SUPPORTED),
+        "temperature_limits_c": value({"slowdown": 89, "shutdown": 92, "gpu_max": 87, "memory_max": 95}),
+        "power_limit_enforced_mw": value(700000), "power_limit_default_mw": value(700000),
+        "pcie_gen_current": value(5), "pcie_gen_max": value(5), "pcie_gen_device_max": value(5), "pcie_width_current": value(16), "pcie_width_max": value(16),
+        "pcie_replay_count": value(0), "nvlinks": value([nvlink(number) for number in range(18)]), "fabric": value(dict(FABRIC)),
+        "mig_instances": value([]),
     }
+
+
+FABRIC = {"state": 3, "status": 0, "clique_id": 0, "cluster_uuid": "0" * 32, "health_mask": None, "health_summary": None}
+
+
+def nvlink(number):
+    return {"link": number, "active": True, "version": 4, "remote_pci": "00000000:%02x:00.0" % (7 + number // 5), "remote_type": "switch",
+            "errors": {"crc_flit": 0, "crc_data": 0, "replay": 0, "recovery": 0}}
+
+
+def gpus(count):
+    """GPUs that reach each other."""
+    result = [gpu(index) for index in range(count)]
+    for one in result:
+        one["p2p"] = value(dict((uuid(other), {"read": 0, "write": 0, "nvlink": 0, "atomics": 0}) for other in range(count) if other != one["index"]))
+    return result
 
 
 def snapshot(count=2, driver=DRIVER):
@@ -46,7 +78,7 @@ def snapshot(count=2, driver=DRIVER):
         "schema": "gpufleet.snapshot/1", "simulated": True, "status": "ok", "message": "", "binding": {"version": "1", "source": "shipped"},
         "nvml": {"rc": 0, "error": None},
         "system": {"driver_version": value(driver), "nvml_version": value("12." + driver), "cuda_driver_version": value("12.2")},
-        "gpus": [gpu(index) for index in range(count)], "count": value(count), "duration_s": 0.1,
+        "gpus": gpus(count), "count": value(count), "duration_s": 0.1,
     }
 
 
@@ -59,15 +91,38 @@ def audit(count=2, driver=DRIVER):
     }
 
 
+def pci_link(index):
+    counts = {"correctable": 0, "nonfatal": 0, "fatal": 0}
+    return {
+        "link_speed": "32.0 GT/s PCIe", "link_width": "16", "max_link_speed": "32.0 GT/s PCIe", "max_link_width": "16", "aer": dict(counts),
+        "upstream": {"address": "0000:%02x:00.0" % (0x10 + index), "aer": dict(counts)},
+    }
+
+
+def system():
+    return {
+        "schema": "gpufleet.system/1", "boot_id": "x", "uptime_s": 3600.0, "units": {}, "modules": ["nvidia", "nvidia_uvm", "nvidia_modeset"], "taint": 0,
+        "device_nodes": [], "infiniband": {}, "pci": dict(("0000:%02x:00.0" % (0x1A + index), pci_link(index)) for index in range(4)), "hung_tasks": [], "cdi": {}, "libcuda": None, "fabricmanager": {}, "imex": {}, "toolkit": [],
+    }
+
+
+def kernel_log(boot_id="x"):
+    return {
+        "schema": "gpufleet.kernel-log/1", "boot_id": boot_id, "source": "kmsg", "position": {"boot_id": boot_id, "seq": 1000, "monotonic_us": 60000000},
+        "watermark": None, "complete": True, "events": [], "tail": [], "problem": "",
+    }
+
+
 def reading(nvml=None, state=None, **change):
     """A reading out of the sections given; the others are those of a healthy node."""
     document = {"schema": "gpufleet.reading/1", "boot_id": "x", "uptime_s": 3600.0, "problems": {}, "snapshot": snapshot() if nvml is None else nvml,
-                "audit": audit() if state is None else state}
+                "audit": audit() if state is None else state, "system": system(), "kernel_log": kernel_log()}
     document.update(change)
     return copy.deepcopy(document)
 
 
 def baseline(**change):
-    document = {"schema": "gpufleet.baseline/1", "node": NODE, "boot_id": "b", "time": NOW, "snapshot": snapshot(), "audit": audit()}
+    document = {"schema": "gpufleet.baseline/1", "node": NODE, "boot_id": "b", "time": NOW, "snapshot": snapshot(), "audit": audit(),
+                "system": system(), "kernel_log": kernel_log("b")}
     document.update(change)
     return copy.deepcopy(document)

@@ -32,7 +32,7 @@ GONE_WITH_BASELINE = st.sampled_from([readings.failed(3), readings.failed(2)]) |
 
 
 def judge(snapshot, audit, baseline, phase="adhoc"):
-    return _health.evaluate({"boot_id": "x", "snapshot": snapshot, "audit": audit}, baseline=baseline, phase=phase, node=readings.NODE, now=readings.NOW)
+    return _health.evaluate(dict(readings.reading(), snapshot=snapshot, audit=audit), baseline=baseline, phase=phase, node=readings.NODE, now=readings.NOW)
 
 
 def reading(changes):

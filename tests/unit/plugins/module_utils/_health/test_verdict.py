@@ -162,7 +162,7 @@ def test_remapped_rows_under_mig_are_unknown():
     for gpu in snapshot["gpus"] + baseline["snapshot"]["gpus"]:
         gpu.update(mig_mode_current=value(1), mig_mode_pending=value(1), remapped_rows=failed(3))
     health = judge(snapshot, baseline=baseline)
-    assert blocking(health) == ["gpu.remap_failure", "gpu.remap_pending"]
+    assert blocking(health) == ["gpu.remap_failure", "gpu.remap_pending", "gpu.remap_uncorrectable"]
     assert health["verdict"] == "unknown"
 
 
@@ -353,6 +353,21 @@ def test_nothing_that_is_given_is_changed():
     ("", None), (None, None), ("x:y:z", None), (7, None)])
 def test_one_spelling_of_pci_addresses(text, expected):
     assert model.pci_address(text) == expected
+
+
+@pytest.mark.parametrize("section", ["snapshot", "audit", "system", "kernel_log", "boot_id"])
+def test_a_section_that_could_not_be_read_is_unknown_and_says_why(section):
+    document = readings.reading(problems={section: "OSError: no such luck"})
+    document[section] = None
+    health = _health.evaluate(document, phase="adhoc", node=readings.NODE, now=readings.NOW)
+    check, = found(health, "reading.complete")
+    assert (check["status"], check["observed"]) == ("unknown", [section]) and "%s (OSError: no such luck)" % section in check["message"]
+
+
+@pytest.mark.parametrize("document", [None, [], "x", {}, {"snapshot": []}])
+def test_what_is_no_reading_is_never_a_pass(document):
+    health = _health.evaluate(document, readings.baseline(), phase="post", node=readings.NODE, now=readings.NOW)
+    assert health["verdict"] != "pass" and "reading.complete" in blocking(health)
 
 
 def with_table(monkeypatch, *rows):

@@ -50,11 +50,11 @@ def check_baseline(baseline, node):
         raise BaselineError("the baseline of %s holds no reading of its GPUs (snapshot.gpus); %s" % (node, again), ("snapshot", "gpus"))
     for number, gpu in enumerate(snapshot["gpus"]):
         if not isinstance(gpu, dict):
-            raise BaselineError("the baseline of %s has a %s as snapshot.gpus[%d], expected a dictionary; %s" % (node, type(gpu).__name__, number, again),
+            raise BaselineError("snapshot.gpus[%d] in the baseline of %s is of type %s, expected a dictionary; %s" % (number, node, type(gpu).__name__, again),
                                 ("snapshot", "gpus", number))
     for key in SECTIONS + ("smoke",):
         if not isinstance(baseline.get(key), (dict, type(None))):
-            raise BaselineError("the baseline of %s has a %s as %s, expected a dictionary; %s" % (node, type(baseline[key]).__name__, key, again), (key,))
+            raise BaselineError("%s in the baseline of %s is of type %s, expected a dictionary; %s" % (key, node, type(baseline[key]).__name__, again), (key,))
 
 
 def usable(ctx):

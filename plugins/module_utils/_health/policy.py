@@ -49,6 +49,10 @@ STRICTEST = {
     "nvlink_replays_per_minute": 0,
     "nvlink_replays_since_load": 0,
     "fabric_grace_s": 0,
+    # What has to be asked for.
+    "imex_required": 0,
+    "cdi_required": 0,
+    "infiniband_active_ports_min": 0,
 }
 # What a policy may hold beside thresholds.
 SPECIAL = ("schema", "models", "strict", "waivers")

@@ -53,6 +53,17 @@ STRICTEST = {
     "imex_required": 0,
     "cdi_required": 0,
     "infiniband_active_ports_min": 0,
+    # gpu_smoke.
+    "smoke_required": 0,
+    "smoke_tolerance_percent": 0,
+    "smoke_mad_factor": 0,
+    "smoke_noise_max_percent": 0,
+    "smoke_repetitions_min": 5,
+    "smoke_peers_min": 3,
+    "smoke_peers_tolerance_percent": 0,
+    "smoke_peers_noise_max_percent": 0,
+    "smoke_temperature_difference_c": 0,
+    "smoke_clock_difference_percent": 0,
 }
 # What a policy may hold beside thresholds.
 SPECIAL = ("schema", "models", "strict", "waivers")

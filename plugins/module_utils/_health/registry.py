@@ -11,7 +11,7 @@ Private to the collection: it may change at any time.
 
 from __future__ import annotations
 
-from . import baseline, gpus, mig_free, nvml, settings, state, versions
+from . import baseline, gpus, mig_free, nvml, settings, smoke, state, versions
 
 FAMILIES = (
     nvml,
@@ -21,6 +21,7 @@ FAMILIES = (
     versions,
     state,
     settings,
+    smoke,
 )
 TABLE = tuple(row for family in FAMILIES for row in family.ROWS)
 IDENTS = frozenset(row.ident for row in TABLE)

@@ -947,8 +947,8 @@ API int nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device, u32 threshold, u3
     DEVICE();
     if (threshold > 7)
         return RC_INVALID_ARGUMENT;
-    /* Boards that state limits relative to their temperature margin do not state them here. */
-    SUPPORTED(threshold < 4 && !state_int(gpu, "temperature_relative", 0));
+    /* Deprecated from Ada on, for the margins of fields 193 to 196, and gone from some boards. */
+    SUPPORTED(threshold < 4 && state_int(gpu, "temperature_thresholds", 1));
     return number(gpu, keys[threshold], temperature);
 }
 

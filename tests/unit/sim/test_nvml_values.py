@@ -103,8 +103,11 @@ def test_temperatures_are_absolute_or_margins(make_node, wheel):
                 " [(lambda item: item.value.siVal if item.nvmlReturn == 0 else 'rc %d' % item.nvmlReturn)(n.nvmlDeviceGetFieldValues(handle(), [kind])[0])"
                 "  for kind in (193, 194, 195, 196)], field(82)]")
     assert make_node("a100-sxm").booted().ask(question, wheel) == [[92, 89, 95, 85], ["rc 3"] * 4, 42]
-    assert make_node().booted().ask(question, wheel) == [["rc 3"] * 4, [-8, -5, 0, 0], 42]
-    assert make_node("l4").booted().ask(question, wheel) == [["rc 3"] * 4, [-8, -5, "rc 3", 0], "rc 3"]
+    both = make_node().booted()
+    assert both.ask(question, wheel) == [[95, 92, 95, 87], [-8, -5, 0, 0], 42]
+    assert make_node("l4").booted().ask(question, wheel) == [[95, 92, "rc 3", 87], [-8, -5, "rc 3", 0], "rc 3"]
+    both.sim("inject", "set", "temperature_thresholds", "0")
+    assert both.ask(question, wheel) == [["rc 3"] * 4, [-8, -5, 0, 0], 42]
 
 
 def test_margin_temperature(make_node):

@@ -105,19 +105,19 @@ def simulated(nvml):
     return hasattr(getattr(nvml, "nvmlLib", None), "gpusim_marker")
 
 
-def take(archive=None, deadline_s=60, stuck_file=None, gather=None, load=None, runner=session.run):
+def take(deadline_s=60, stuck_file=None, gather=None, load=None, runner=session.run):
     """Read all GPUs of this machine in a child that is never waited for past DEADLINE_S seconds.
 
-    ARCHIVE is the verified content of the shipped binding, or None to use a binding that the machine has. STUCK_FILE remembers a
+    LOAD() answers (binding module or None, description of it); by default the binding that this machine has. STUCK_FILE remembers a
     child that could not be ended. GATHER is what subsets.choose takes.
     """
-    load = load or binding_module.load
+    load = load or binding_module.own
     subsets.choose(gather)
     begun = time.monotonic()
 
     def work(progress):
         progress("loading the binding")
-        nvml, described = load(archive)
+        nvml, described = load()
         if nvml is None:
             return blank("no_binding", binding_module.NO_BINDING)
         return read_pass(nvml, described, progress, gather)

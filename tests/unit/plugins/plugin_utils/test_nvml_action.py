@@ -70,23 +70,17 @@ def test_a_failure_is_not_asked_again(shipped):
 
 
 def test_a_controller_without_a_binding_lets_the_node_use_its_own(monkeypatch):
-    def none():
-        raise _binding.BindingError("the controller has no nvidia-ml-py")
-
-    monkeypatch.setattr(_binding, "shipped", none)
+    monkeypatch.setattr(_binding, "shipped", lambda: ARCHIVE._replace(version=None, problem="the controller has no nvidia-ml-py"))
     action = make(gpu_info, {}, {"snapshot": {"status": "ok", "message": ""}})
     assert run(action)["snapshot"]["message"] == ""
-    assert action.calls == [("gpufleet.lifecycle.gpu_info", {})]
+    assert action.calls == [("gpufleet.lifecycle.gpu_info", {"binding_digest": ARCHIVE.digest})]
     action = make(gpu_info, {}, {"snapshot": {"status": "no_binding", "message": "none"}, "failed": True, "msg": "none"})
     result = run(action)
     assert result["snapshot"]["message"] == result["msg"] == "none (the controller has no nvidia-ml-py)"
 
 
 def test_the_verdict_says_why_the_controller_sent_no_binding(monkeypatch):
-    def none():
-        raise _binding.BindingError("another package shadows pynvml")
-
-    monkeypatch.setattr(_binding, "shipped", none)
+    monkeypatch.setattr(_binding, "shipped", lambda: ARCHIVE._replace(version=None, problem="another package shadows pynvml"))
     health = run(make(gpu_health, {}, facts(dict(readings.snapshot(), status="no_binding", message="no NVML binding", gpus=[]))))
     assert health["failed"] is True
     assert "no NVML binding (another package shadows pynvml)" in health["msg"]
@@ -157,10 +151,10 @@ def test_the_kernel_log_is_read_from_where_the_baseline_ended_or_from_where_it_i
     baseline = readings.baseline(kernel_log={"position": {"boot_id": "b", "seq": 7, "monotonic_us": 1}})
     action = make(gpu_health, {"baseline": baseline}, facts())
     run(action)
-    assert action.calls[0][1]["since"] == {"boot_id": "b", "seq": 7}
+    assert action.calls[0][1]["since"] == {"boot_id": "b", "seq": 7, "monotonic_us": 1}
     action = make(gpu_health, {"baseline": baseline, "since": {"boot_id": "c", "seq": 9}}, facts())
     run(action)
-    assert action.calls[0][1]["since"] == {"boot_id": "c", "seq": 9}
+    assert action.calls[0][1]["since"] == {"boot_id": "c", "seq": 9, "monotonic_us": None}
     action = make(gpu_health, {"baseline": readings.baseline(kernel_log={"position": {"boot_id": None, "seq": True}})}, facts())
     run(action)
     assert "since" not in action.calls[0][1]

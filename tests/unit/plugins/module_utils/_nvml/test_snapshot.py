@@ -240,7 +240,7 @@ def test_an_outcome_without_a_reading_has_no_values(status, expected):
 
 
 def test_no_binding_names_both_places():
-    taken = snapshot.take(load=lambda archive: (None, {"version": None, "source": "none"}), deadline_s=30)
+    taken = snapshot.take(load=lambda: (None, {"version": None, "source": "none"}), deadline_s=30)
     assert taken["status"] == "no_binding"
     assert "controller" in taken["message"] and "node" in taken["message"] and "nvidia-ml-py" in taken["message"]
 
@@ -248,7 +248,7 @@ def test_no_binding_names_both_places():
 def test_take_reads_in_a_child(binding):
     library = fake_nvml.FakeNvml()
     fake_nvml.install(binding, library)
-    taken = snapshot.take(load=lambda archive: (binding, {"version": "1", "source": "node"}), deadline_s=30)
+    taken = snapshot.take(load=lambda: (binding, {"version": "1", "source": "node"}), deadline_s=30)
     assert taken["status"] == "ok" and len(taken["gpus"]) == 2
     assert taken["binding"] == {"version": "1", "source": "node"}
     assert library.calls == []

@@ -15,6 +15,7 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import snapshot
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
 from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
@@ -56,7 +57,7 @@ def audit(taken, driver=simnode.OLD):
 
 def reading(taken, whole=None):
     """The reading with this snapshot, on the node that looked WHOLE before."""
-    return {"boot_id": "b", "snapshot": taken, "audit": audit(whole or taken)}
+    return readings.reading(taken, audit(whole or taken))
 
 
 @pytest.mark.parametrize("wheel", wheels.VERSIONS)

@@ -11,7 +11,7 @@ measured. No number is absolute: a GPU is compared with itself and with GPUs of 
 
 from __future__ import annotations
 
-from . import model, policy, smoke_rates
+from . import model, policy, signals, smoke_rates
 from .model import FAIL, NODE, NOT_APPLICABLE, PASS, UNKNOWN
 
 SCHEMA = "gpufleet.smoke/1"
@@ -108,11 +108,23 @@ def ran(ctx):
     check = judge.unusable(ident, NODE)
     if check:
         return check
-    states = [model.item(entry, "state") for entry in judge.document["gpus"]]
+    entries = judge.document["gpus"]
+    states = [model.item(entry, "state") for entry in entries]
+    # GPUs with a handle have checks of their own; the others would be lost here.
+    open_now = set(model.uuid(gpu) for gpu in signals.ready(ctx))
+    lost = ["%s: %s" % (model.item(entry, "uuid") or "GPU index %s" % model.item(entry, "index"), model.item(entry, "reason")) for entry in entries
+            if model.item(entry, "uuid") not in open_now and model.item(entry, "state") != "not_applicable"]
+    if not judge.document.get("asked"):
+        there = set(model.item(entry, "uuid") for entry in entries)
+        earlier = model.item(ctx.baseline, "smoke", "gpus")
+        lost += ["%s: tested in the baseline, and not there now" % (model.item(entry, "uuid"),) for entry in (earlier if isinstance(earlier, list) else [])
+                 if model.item(entry, "state") == "tested" and model.item(entry, "uuid") not in there]
+    if lost:
+        return model.check(ident, NODE, UNKNOWN, lost, [], "policy", "hold", "These GPUs were not tested: %s. Look at the GPUs' own checks." % ("; ".join(lost),))
     if "tested" in states:
         return model.check(ident, NODE, PASS, "%d of %d GPUs, level %s" % (states.count("tested"), len(states), judge.document["level"]), None, "policy")
     if states and set(states) == {"not_applicable"}:
-        return judge.nothing(ident, NODE, "No GPU of this node can be tested: %s." % (model.item(judge.document["gpus"][0], "reason"),))
+        return judge.nothing(ident, NODE, "No GPU of this node can be tested: %s." % (model.item(entries[0], "reason"),))
     return model.check(ident, NODE, UNKNOWN, len(states), "tested GPUs", "policy", "hold", "No GPU was tested. Look at the GPUs' own checks and run it again.")
 
 

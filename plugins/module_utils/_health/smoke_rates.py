@@ -90,9 +90,9 @@ def of_peers(document, mine, name):
 
 
 def unsettled(document, baseline, limits):
-    """{uuid: [test]} of what is to be measured once more: rates that are slower than in the BASELINE's document, or too noisy to say.
+    """{uuid: [test]} of what is to be measured once more: rates lower than in the BASELINE's document or than the peers', or too noisy to say.
 
-    LIMITS(gpu name) answers (tolerance percent, MAD factor, accepted noise percent).
+    LIMITS(gpu name) answers {"baseline": (tolerance percent, MAD factor, accepted noise percent), "peers": the same, "peers_min": number}.
     """
     earlier = dict((entry.get("uuid"), entry) for entry in model.item(baseline, "gpus") or [] if isinstance(entry, dict))
     again = {}
@@ -100,11 +100,18 @@ def unsettled(document, baseline, limits):
         if model.item(entry, "state") != "tested":
             continue
         tests = model.item(entry, "tests")
+        rules = limits(entry.get("name"))
         for name, test in sorted(tests.items() if isinstance(tests, dict) else []):
-            old = model.item(earlier.get(entry.get("uuid")), "tests", name)
-            if model.item(test, "unit") == "errors" or not measured(test, 1) or not measured(old, 1) or old.get("parameters") != test.get("parameters"):
+            if model.item(test, "unit") == "errors" or not measured(test, 1):
                 continue
-            if compare(test, old, *limits(entry.get("name")))["verdict"] != "same":
+            old = model.item(earlier.get(entry.get("uuid")), "tests", name)
+            others = of_peers(document, entry, name)
+            same = True
+            if measured(old, 1) and old.get("parameters") == test.get("parameters"):
+                same = compare(test, old, *rules["baseline"])["verdict"] == "same"
+            if same and len(others) >= rules["peers_min"]:
+                same = compare(test, {"samples": others}, *rules["peers"])["verdict"] == "same"
+            if not same:
                 again.setdefault(entry["uuid"], []).append(name)
     return again
 

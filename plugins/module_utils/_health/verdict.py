@@ -23,8 +23,11 @@ def check_policy(policy, rows=None):
     policy_rules.complete(policy, registry.IDENTS, rows)
 
 
-def evaluate(reading, baseline=None, policy=None, tables=None, expected_driver=None, phase="adhoc", node="", now="", expect=None, smoke=None):
+def evaluate(reading, baseline=None, policy=None, tables=None, expected_driver=None, phase="adhoc", node="", now="", expect=None, smoke=None,
+             table=None):
     """Judge a READING (gpufleet.reading/1). NOW is its time in UTC, like 2026-01-31T12:00:00Z; SMOKE is the result of gpu_smoke.
+
+    TABLE are the rows to judge by, None for all. With some rows only, changes since the baseline are not told.
 
     Raises BaselineError for a baseline that is none or another node's, PolicyError for a policy that cannot be followed.
     """
@@ -39,8 +42,8 @@ def evaluate(reading, baseline=None, policy=None, tables=None, expected_driver=N
     earlier = None
     if baseline is not None:
         # The baseline is judged by the same rules, but not by what is wanted now.
-        earlier = policy_rules.tightened(judged(context(baseline, None, rules, tables, None, "baseline", {}, baseline.get("smoke"))), rules)
-    checks = policy_rules.apply(attribution.attribute(policy_rules.tightened(judged(ctx), rules), earlier), rules, now)
+        earlier = policy_rules.tightened(judged(context(baseline, None, rules, tables, None, "baseline", {}, baseline.get("smoke")), table), rules)
+    checks = policy_rules.apply(attribution.attribute(policy_rules.tightened(judged(ctx, table), rules), earlier), rules, now)
     checks.sort(key=lambda check: (check["id"], check["entity"], check["status"], check["message"]))
     return {
         "schema": SCHEMA,
@@ -54,7 +57,7 @@ def evaluate(reading, baseline=None, policy=None, tables=None, expected_driver=N
         "action": action(checks),
         "notices": len([check for check in checks if check["notice"]]),
         "attribution": attribution.summed(checks),
-        "changes": baseline_family.changes(ctx),
+        "changes": baseline_family.changes(ctx) if table is None else [],
         "checks": checks,
         "left_out": {},
     }
@@ -70,10 +73,10 @@ def context(reading, baseline, rules, tables, expected_driver, phase, expect, sm
         tables=tables if isinstance(tables, dict) else {}, expected_driver=expected_driver, phase=phase, expect=expect, **sections)
 
 
-def judged(ctx):
-    """All checks of the table."""
+def judged(ctx, table=None):
+    """All checks of the table, or of TABLE."""
     checks = []
-    for row in registry.TABLE:
+    for row in registry.TABLE if table is None else table:
         if row.scope == "node":
             checks += asked(row, model.NODE, ctx)
         else:

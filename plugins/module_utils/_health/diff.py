@@ -52,17 +52,24 @@ SETTING = _item(RESTORABLE)
 HARDWARE = _item(REGRESSION)
 SOFTWARE = _item(REGRESSION, driver=True)
 
-# Values of a GPU in the snapshot. What is not here comes and goes by itself (temperatures, clocks, processes, counters since the boot).
+# Values of a GPU in the snapshot that come and go by themselves; the two names of a GPU are compared by places().
+TRANSIENT = frozenset((
+    "uuid", "pci_bus_id", "minor_number", "bar1_used_bytes", "memory_used_bytes", "memory_free_bytes", "memory_reserved_bytes", "clock_sm_mhz",
+    "clock_mem_mhz", "clocks_mhz", "clocks_event_reasons", "violation_ns", "power_usage_mw", "temperature_gpu_c", "temperature_memory_c",
+    "temperature_margin_c", "compute_processes", "graphics_processes", "pcie_gen_current", "pcie_replay_count", "nvlinks", "ecc_counters", "sram_ecc",
+    "ecc_volatile_corrected", "ecc_volatile_uncorrected", "ecc_aggregate_corrected",
+))
+# All others.
 GPU_ITEMS = {
     "serial": HARDWARE, "name": HARDWARE, "board_part_number": HARDWARE, "pci_device_id": HARDWARE, "pci_subsystem_id": HARDWARE,
     "architecture": HARDWARE, "vbios_version": HARDWARE, "inforom_image_version": HARDWARE, "inforom_config_checksum": HARDWARE,
     "inforom_valid": HARDWARE, "virtualization_mode": HARDWARE, "bar1_total_bytes": HARDWARE, "power_limit_min_mw": HARDWARE,
     "power_limit_max_mw": HARDWARE, "power_limit_default_mw": HARDWARE, "clocks_max_mhz": HARDWARE, "temperature_limits_c": HARDWARE,
-    "mig_max_devices": HARDWARE, "p2p": HARDWARE,
+    "mig_max_devices": HARDWARE, "p2p": HARDWARE, "temperature_margin_limits_c": HARDWARE,
     "memory_total_bytes": _item(REGRESSION, driver=True),
     "pcie_gen_max": _item(REGRESSION, better=more), "pcie_gen_device_max": _item(REGRESSION, better=more),
     "pcie_width_max": _item(REGRESSION, better=more), "pcie_width_current": _item(REGRESSION, better=more),
-    "nvlink_active": _item(REGRESSION, better=more_links), "fabric_state": HARDWARE,
+    "nvlink_active": _item(REGRESSION, better=more_links), "fabric_state": HARDWARE, "fabric": HARDWARE,
     "ecc_aggregate_uncorrected": HARDWARE, "remapped_rows": _item(REGRESSION, better=repaired), "remap_histogram": HARDWARE,
     "retired_pages": HARDWARE, "retired_pages_pending": _item(REGRESSION, better=healthy),
     "repair_status": HARDWARE, "recovery_action": _item(REGRESSION, better=healthy),

@@ -9,7 +9,7 @@ Private to the collection: it may change at any time.
 
 from __future__ import annotations
 
-from . import codes, model
+from . import codes, diff, model
 from .model import FAIL, NODE, PASS, UNKNOWN
 
 LOOK = "Look for NVRM lines in the kernel log."
@@ -89,10 +89,22 @@ def present(ctx):
     if ctx.baseline is None:
         told = set(check["entity"] for check in result)
         return result + [model.check("gpu.present", ident, PASS, model.address(gpu), None, "hardware") for ident, gpu in now.items() if ident not in told]
+    return result + compared(now, ctx)
+
+
+def compared(now, ctx):
+    """The GPUs by UUID as they are NOW against those of the baseline."""
+    result = []
     before = model.by_uuid(ctx.baseline["snapshot"])
+    where = diff.places(ctx.baseline["snapshot"], ctx.snapshot)
     for ident, old in before.items():
         place = model.address(old)
-        if ident not in now:
+        if ident in where["replaced"]:
+            other = where["replaced"][ident][1]
+            result.append(model.check("gpu.present", ident, FAIL, other, ident, "baseline", "hold",
+                                      "GPU %s of the baseline is gone, and GPU %s is in its place, at %s. If it was replaced, take a new baseline." % (
+                                          ident, other, place)))
+        elif ident not in now:
             result.append(model.check("gpu.present", ident, FAIL, None, place, "baseline", "hold",
                                       "GPU %s of the baseline, at %s, is missing. %s" % (ident, place, LOOK)))
         elif model.address(now[ident]) != place:

@@ -23,8 +23,8 @@ def complete(ctx):
     if not missing:
         return model.check(IDENT, NODE, PASS, [], [], "hardware")
     why = ["%s (%s)" % (name, model.item(ctx.reading, "problems", name) or "no reason given") for name in missing]
-    return model.check(IDENT, NODE, UNKNOWN, missing, [], "hardware", "hold", "The node could not be read in full; missing: %s. Read the node again as root." % (
-        ", ".join(why),))
+    return model.check(IDENT, NODE, UNKNOWN, missing, [], "hardware", "hold",
+                       "The node could not be read in full; missing: %s. Read the node again as root." % (", ".join(why),))
 
 
 ROWS = (

@@ -91,7 +91,7 @@ def incomparable(ctx, gpu, ident, key, kind, shown):
         return model.check(ident, model.entity(gpu), NOT_APPLICABLE, shown, model.shown(old), "baseline", message="Not supported in the baseline.")
     if not old.known:
         return model.check(ident, model.entity(gpu), UNKNOWN, shown, model.shown(old), "baseline", "hold",
-                           "The baseline has no %s of %s (%s), and now it is %s. %s" % (key, model.named(gpu), model.shown(old), shown, AGAIN))
+                           "The baseline has no %s of %s (%s); expected one to compare with what it is now: %s. %s" % (key, model.named(gpu), model.shown(old), shown, AGAIN))
     return None
 
 

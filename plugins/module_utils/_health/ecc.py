@@ -25,7 +25,7 @@ def volatile_uncorrected(ctx, gpu):
     limit = policy.limit(ctx, "ecc_volatile_uncorrected_max", gpu)
     finding = None
     if now.value > limit:
-        finding = compare.fails("reset_gpu", "%s counted %s uncorrectable memory errors since the driver was loaded; at most %s are accepted. %s" % (
+        finding = compare.fails("reset_gpu", "%s counted %s uncorrectable memory errors since the driver was loaded; expected at most %s. %s" % (
             model.named(gpu), now.value, limit, LOOK))
     return compare.result(ident, gpu, finding, now.value, limit, "policy")
 
@@ -61,15 +61,16 @@ def aggregate_uncorrected(ctx, gpu):
         return model.check(ident, who, NOT_APPLICABLE, now.value, None, "baseline", message="There is no earlier count to compare with.")
     if not old.known or not compare.is_a(old.value, NUMBER):
         return model.check(ident, who, UNKNOWN, now.value, model.shown(old), "baseline", "hold",
-                           "The baseline has no count of uncorrectable memory errors of %s. %s" % (model.named(gpu), compare.AGAIN))
+                           "The baseline has no count of uncorrectable memory errors of %s (%s); expected one. %s" % (
+                               model.named(gpu), model.shown(old), compare.AGAIN))
     if now.value > old.value:
         return model.check(ident, who, FAIL, now.value, old.value, "baseline", "field_diag",
-                           "%s had %s uncorrectable memory errors in its life and now %s. Run the field diagnostics." % (
-                               model.named(gpu), old.value, now.value))
+                           "%s had %s uncorrectable memory errors in its life; expected %s as in the baseline. Run the field diagnostics." % (
+                               model.named(gpu), now.value, old.value))
     if now.value < old.value:
         return model.check(ident, who, PASS, now.value, old.value, "baseline", message=(
-            "%s had %s uncorrectable memory errors in its life and now only %s, so its InfoROM was written anew. Find out by whom, and take a new baseline." % (
-                model.named(gpu), old.value, now.value)), notice=True)
+            "%s had %s uncorrectable memory errors in its life; expected %s as in the baseline. Fewer means that its InfoROM was written anew: "
+            "find out by whom, and take a new baseline.") % (model.named(gpu), now.value, old.value), notice=True)
     return model.check(ident, who, PASS, now.value, old.value, "baseline")
 
 

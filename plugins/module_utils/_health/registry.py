@@ -11,16 +11,51 @@ Private to the collection: it may change at any time.
 
 from __future__ import annotations
 
-from . import baseline, gpus, mig_free, nvml, settings, smoke, state, versions
+from . import (
+    baseline,
+    clocks,
+    ecc,
+    fabric,
+    gpus,
+    identity,
+    memory,
+    mig,
+    mig_free,
+    modes,
+    nvlink,
+    nvml,
+    pcie,
+    power,
+    processes,
+    recovery,
+    remap,
+    sections,
+    smoke,
+    thermal,
+    versions,
+)
 
 FAMILIES = (
+    sections,
     nvml,
     baseline,
     mig_free,
     gpus,
     versions,
-    state,
-    settings,
+    identity,
+    recovery,
+    ecc,
+    remap,
+    memory,
+    clocks,
+    thermal,
+    power,
+    pcie,
+    nvlink,
+    fabric,
+    mig,
+    modes,
+    processes,
     smoke,
 )
 TABLE = tuple(row for family in FAMILIES for row in family.ROWS)

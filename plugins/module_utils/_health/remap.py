@@ -87,7 +87,7 @@ def availability(ctx, gpu):
     shown = dict((name, compare.part(now.value, name)) for name in ("max", "high", "partial", "low", "none"))
     missing = sorted(name for name, number in shown.items() if number is None)
     if missing:
-        return compare.result(ident, gpu, compare.unknown("Spare rows of %s were read without the number of banks at %s. Read the node again." % (
+        return compare.result(ident, gpu, compare.unknown("Spare rows of %s were read without the number of banks at %s; expected one. Read the node again." % (
             model.named(gpu), ", ".join(missing))), shown, None, "hardware")
     limits = dict((name, policy.limit(ctx, "bank_%s_max" % (name,), gpu)) for name in ("partial", "low", "none"))
     finding = None
@@ -138,8 +138,8 @@ def retired(ctx, gpu):
     count = total(now.value)
     limit = policy.limit(ctx, "retired_pages_max", gpu)
     if count is None:
-        return compare.result(ident, gpu, compare.unknown("Retired pages of %s were read in part (%r). Read the node again." % (model.named(gpu), now.value)),
-                              now.value, limit, "policy")
+        text = "Retired pages of %s were read in part (%r); expected sbe and dbe. Read the node again." % (model.named(gpu), now.value)
+        return compare.result(ident, gpu, compare.unknown(text), now.value, limit, "policy")
     old = compare.before(ctx, gpu, key, dict)
     then = total(old.value) if old is not None and old.known else None
     finding = None

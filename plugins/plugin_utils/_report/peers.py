@@ -90,11 +90,10 @@ def sentence(notice):
         for entry in notice["odd"]:
             values[entry["value"]] += len(entry["gpus"]) or 1
         parts = ["%d × %s" % (number, value) for value, number in sorted(values.items(), key=lambda item: (-item[1], item[0]))]
-        return "%s: no common %s: %s" % (notice["model"], notice["trait"], ", ".join(parts))
-    return "%s: %s is %s on %d of %s, but %s" % (
+        return text.line("%s: no common %s: %s" % (notice["model"], notice["trait"], ", ".join(parts)))
+    return text.line("%s: %s is %s on %d of %s, but %s" % (
         notice["model"], notice["trait"], notice["majority"], notice["alike"], text.count(notice["of"], notice["per"]),
-        "; ".join("%s on %s" % (entry["value"], place(entry)) for entry in notice["odd"]),
-    )
+        "; ".join("%s on %s" % (entry["value"], place(entry)) for entry in notice["odd"])))
 
 
 def place(entry):

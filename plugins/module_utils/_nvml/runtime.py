@@ -110,7 +110,8 @@ def unpack(name, data):
     body = data[start:]
     if data[:start] != MARK + _seal(name, body):
         return None
-    return marshal.loads(body)  # noqa: S302 (our own directory, our own file, and whole)
+    # Our own directory, our own file, and whole.
+    return marshal.loads(body)
 
 
 def _seal(name, body):

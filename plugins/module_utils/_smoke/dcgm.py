@@ -51,13 +51,11 @@ def parse(text):
     if document is None:
         answer["message"] = "dcgmi printed no JSON; is its service running (systemctl status nvidia-dcgm)?"
         return answer
-    for name, major in ROOTS:
-        root = document.get(name)
-        if isinstance(root, dict):
-            break
-    else:
+    known = [(document[name], major) for name, major in ROOTS if isinstance(document.get(name), dict)]
+    if not known:
         answer["message"] = "dcgmi printed JSON without %s" % (" or ".join(name for name, dummy in ROOTS),)
         return answer
+    root, major = known[0]
     places = [root, document, document.get("metadata")]
     answer.update(major=major, version=_first(places, "version"), driver_version=_first(places, "Driver Version Detected"))
     categories = root.get("test_categories")

@@ -42,24 +42,25 @@ def blank(level, status, message, taken=None):
     }
 
 
-def take(level="t0", wanted=(), together=False, library_path=None, dcgm_level=2, only=None, archive=None, deadline_s=None, dcgm_deadline_s=3600,
+def take(level="t0", wanted=(), together=False, library_path=None, dcgm_level=2, only=None, load=None, deadline_s=None, dcgm_deadline_s=3600,
          stuck_file=None, runner=None, read=snapshot.take, search="/"):
     """(document, snapshot): test this node's GPUs.
 
     WANTED are UUIDs, PCI addresses or NVML indexes, nothing for all. ONLY are names of tests, nothing for all of the level. TOGETHER tests
-    the GPUs at the same time instead of one after another. RUNNER runs commands; SEARCH is the root below which libcuda is looked for.
+    the GPUs at the same time instead of one after another. LOAD answers the NVML binding, as snapshot.take has it. RUNNER runs commands;
+    SEARCH is the root below which libcuda is looked for.
     """
     begun = time.monotonic()
     deadline_s = deadline_s or DEADLINES[level]
-    taken = read(archive=archive, deadline_s=deadline_s, stuck_file=stuck_file, gather=GATHER)
-    document = _tested(level, wanted, together, library_path, only, archive, deadline_s - (time.monotonic() - begun), stuck_file, runner, taken, search)
+    taken = read(deadline_s=deadline_s, stuck_file=stuck_file, gather=GATHER, load=load)
+    document = _tested(level, wanted, together, library_path, only, load, deadline_s - (time.monotonic() - begun), stuck_file, runner, taken, search)
     if level == "t3" and taken["status"] == "ok":
         document["dcgm"] = dcgm.diagnose(runner, dcgm_level, dcgm_deadline_s, [gpu["index"] for gpu in document["gpus"] if gpu["state"] == TESTED])
     document["duration_s"] = round(time.monotonic() - begun, 3)
     return document, taken
 
 
-def _tested(level, wanted, together, library_path, only, archive, left_s, stuck_file, runner, taken, search):
+def _tested(level, wanted, together, library_path, only, load, left_s, stuck_file, runner, taken, search):
     if taken["status"] != "ok":
         return blank(level, "nvml", "The GPUs cannot be tested as NVML does not show them: %s" % (taken["message"],), taken)
     gpus = chosen(taken["gpus"], wanted)
@@ -82,9 +83,9 @@ def _tested(level, wanted, together, library_path, only, archive, left_s, stuck_
     document["library"].update(version=library.version(real))
     due = [gpu for gpu in document["gpus"] if gpu["state"] == TESTED]
     if together:
-        _all_at_once(due, real, level, only, archive, left_s, stuck_file)
+        _all_at_once(due, real, level, only, load, left_s, stuck_file)
     else:
-        _one_by_one(due, real, level, only, archive, left_s, stuck_file)
+        _one_by_one(due, real, level, only, load, left_s, stuck_file)
     for gpu in due:
         cuda_version, simulated = gpu.pop("cuda_version", None), gpu.pop("simulated", False)
         document["library"]["cuda_version"] = document["library"]["cuda_version"] or cuda_version
@@ -102,8 +103,8 @@ def chosen(gpus, wanted):
     for name in wanted:
         fitting = [gpu for gpu in gpus if str(name).strip().lower() in _names(gpu)]
         if len(fitting) != 1:
-            raise Choice("gpus has %r, and %s; NVML shows %s" % (
-                name, "that is no GPU of this node" if not fitting else "that is more than one GPU", ", ".join(sorted(_names(gpu)[-1] for gpu in gpus)) or "none"))
+            raise Choice("gpus has %r, and that is %s; NVML shows %s" % (
+                name, "more than one GPU" if fitting else "no GPU of this node", ", ".join(sorted(_names(gpu)[-1] for gpu in gpus)) or "none"))
         if fitting[0] not in found:
             found.append(fitting[0])
     return found
@@ -154,18 +155,18 @@ def fitness(gpu):
     return TESTED, ""
 
 
-def _one_by_one(gpus, path, level, only, archive, left_s, stuck_file):
+def _one_by_one(gpus, path, level, only, load, left_s, stuck_file):
     """What a GPU does not need of its share of the time goes to those after it; one that hangs takes no more than its share."""
     until = time.monotonic() + left_s
     for number, gpu in enumerate(gpus):
         share = max(1.0, (until - time.monotonic()) / (len(gpus) - number))
         begun = time.monotonic()
-        _enter(gpu, session.run(_work(gpu, path, level, only, archive), share, stuck_file, subject="CUDA"), begun)
+        _enter(gpu, session.run(_work(gpu, path, level, only, load), share, stuck_file, subject="CUDA"), begun)
 
 
-def _all_at_once(gpus, path, level, only, archive, left_s, stuck_file):
+def _all_at_once(gpus, path, level, only, load, left_s, stuck_file):
     begun = time.monotonic()
-    started = [session.start(_work(gpu, path, level, only, archive), max(1.0, left_s), stuck_file, subject="CUDA") for gpu in gpus]
+    started = [session.start(_work(gpu, path, level, only, load), max(1.0, left_s), stuck_file, subject="CUDA") for gpu in gpus]
     for gpu, one in zip(gpus, started):
         _enter(gpu, one if isinstance(one, session.Outcome) else session.finish(one), begun)
 
@@ -178,7 +179,7 @@ def _enter(gpu, outcome, begun):
         gpu.update(state=HUNG if outcome.status == "timeout" else UNKNOWN, reason=outcome.message)
 
 
-def _work(gpu, path, level, only, archive):
+def _work(gpu, path, level, only, load):
     uuid, address, index = gpu["uuid"], gpu["pci_bus_id"], gpu["index"]
 
     def work(progress):
@@ -198,7 +199,7 @@ def _work(gpu, path, level, only, archive):
         try:
             driver.start()
             answer["cuda_version"] = driver.version()
-            answer.update(_at_work(driver, uuid, address, level, only, conditions(archive, index), stage))
+            answer.update(_at_work(driver, uuid, address, level, only, conditions(load, index), stage))
         except cuda.CudaError as exc:
             answer["error"] = exc.data()
         return answer
@@ -240,10 +241,10 @@ def stay_near(address, root="/"):
         return None
 
 
-def conditions(archive, index):
+def conditions(load, index):
     """A function that answers the GPU's temperature and SM clock through NVML, None for what it does not tell."""
     try:
-        nvml = binding_module.load(archive)[0]
+        nvml = (load or binding_module.own)()[0]
     except Exception:  # noqa: BLE001 (a binding that fails here has failed before, where it is told; the test goes on without)
         nvml = None
     if nvml is None:

@@ -64,6 +64,10 @@ STRICTEST = {
     "smoke_peers_noise_max_percent": 0,
     "smoke_temperature_difference_c": 0,
     "smoke_clock_difference_percent": 0,
+    # The kernel log.
+    "kernel_log_reach_min_h": 1000000,
+    "xid_burst_s": 0,
+    "xid_warn_bursts_max": 0,
 }
 # What a policy may hold beside thresholds.
 SPECIAL = ("schema", "models", "strict", "waivers")

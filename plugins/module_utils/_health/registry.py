@@ -31,8 +31,10 @@ from . import (
     remap,
     sections,
     smoke,
+    sxid,
     thermal,
     versions,
+    xid,
 )
 
 FAMILIES = (
@@ -56,6 +58,8 @@ FAMILIES = (
     mig,
     modes,
     processes,
+    xid,
+    sxid,
     smoke,
 )
 TABLE = tuple(row for family in FAMILIES for row in family.ROWS)

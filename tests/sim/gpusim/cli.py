@@ -8,7 +8,7 @@ import argparse
 import os
 import sys
 
-from . import boot, faults, library, modules, node, smi, state
+from . import boot, faults, library, log, modules, node, smi, state
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -37,6 +37,11 @@ def _parser() -> argparse.ArgumentParser:
     clear.add_argument("--gpu", type=int)
     commands.add_parser("list", help="the faults that are set")
     commands.add_parser("kmsg", help="the simulated kernel log of this boot")
+    line = commands.add_parser("log", help="write lines into the kernel log, or take old ones away")
+    line.add_argument("text", nargs="*", help="one record for each word; {pci} is the address of --gpu without its function")
+    line.add_argument("--gpu", type=int, default=0)
+    line.add_argument("--level", type=int, choices=range(8), help="0 emergency to 7 debug (default: as the words sound)")
+    line.add_argument("--forget", type=int, metavar="N", help="the N oldest records are overwritten, as in a full ring")
     commands.add_parser("boot", help="what the boot service does")
     relink = commands.add_parser("library", help="fit the NVML library's functions to the installed driver package")
     relink.add_argument("--quiet", action="store_true")
@@ -84,6 +89,14 @@ def _list(_options) -> None:
         print("%s%s" % (identity, " (driver %s)" % section["driver"] if "driver" in section else ""))
 
 
+def _log(options) -> None:
+    state.require_root()
+    if options.forget is not None:
+        print("%d records are left in the kernel log" % log.forget(options.forget))
+    for text in options.text:
+        log.write(text.replace("{pci}", state.sysfs_address(state.gpu_value(options.gpu, "pci"))[:-2]), options.level)
+
+
 def _library(options) -> None:
     state.require_root()
     missing = library.relink()
@@ -98,7 +111,8 @@ ACTIONS = {
     "inject": _inject,
     "clear": _clear,
     "list": _list,
-    "kmsg": lambda _options: sys.stdout.write(state.read_text(state.KMSG)),
+    "kmsg": lambda _options: sys.stdout.write(log.shown()),
+    "log": _log,
     "boot": lambda _options: boot.boot(),
     "library": _library,
 }

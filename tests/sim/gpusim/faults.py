@@ -10,7 +10,7 @@ import re
 import signal
 import subprocess
 
-from . import cuda_faults, library, modules, state, sysfs
+from . import cuda_faults, library, log, modules, state, sysfs
 
 HANDLES = ("nvmlDeviceGetHandleByIndex", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByUUID", "nvmlDeviceGetHandleBySerial",
            "nvmlDeviceGetHandleByPciBusId", "nvmlDeviceGetHandleByPciBusId_v2")
@@ -163,7 +163,7 @@ def inject(name: str, options) -> str:
     state.require_root()
     check(name, options)
     if name == "xid":
-        state.kmsg("NVRM: Xid (PCI:%s): %s, pid='<unknown>', name=<unknown>, injected by gpusim" % (_address(options)[:-2], options.words[0]))
+        log.write("NVRM: Xid (PCI:%s): %s, pid='<unknown>', name=<unknown>, injected by gpusim" % (_address(options)[:-2], options.words[0]))
         return "XID %s of GPU %d is in the kernel log" % (options.words[0], options.gpu)
     if name == "stray-process":
         return _start_process(options)
@@ -189,7 +189,7 @@ def inject(name: str, options) -> str:
     version = state.read(state.LOADED).get("nvidia", "version", fallback="")
     active = version and section.get("driver", version) == version
     if active and section.get("kmsg"):
-        state.kmsg(section["kmsg"])
+        log.write(section["kmsg"])
     return "fault %s is set%s" % (_identity(name, options), "" if active or "driver" not in section else ", for driver %s" % section["driver"])
 
 

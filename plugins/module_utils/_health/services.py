@@ -55,12 +55,11 @@ def unit(name, now, old, compare):
                            "restart_service", source)
     if now["active"] in ("activating", "deactivating", "maintenance"):
         return checks.unknown(state(now), expected, "%s is neither up nor down yet (%s). Read the node again. %s" % (name, state(now), look), source)
-    if now["active"] not in RUNNING:
-        if was and was.get("active") in RUNNING:
-            return checks.fail(state(now), expected, "%s ran in the baseline and is %s now. Start it: systemctl start %s." % (name, state(now), name),
-                               "restart_service", source)
-        if now["active"] != "inactive":
-            return checks.unknown(state(now), expected, "%s is in the unknown state %s. %s" % (name, state(now), look), source)
+    if now["active"] not in RUNNING + ("inactive",):
+        return checks.unknown(state(now), expected, "%s is in the unknown state %s. %s" % (name, state(now), look), source)
+    if now["active"] == "inactive" and was and was.get("active") in RUNNING:
+        return checks.fail(state(now), expected, "%s ran in the baseline and is %s now. Start it: systemctl start %s." % (name, state(now), name),
+                           "restart_service", source)
     if was and was.get("enabled") not in OFF and now.get("enabled") in OFF:
         return checks.notice(state(now), expected, "%s is %s now and was %s in the baseline: it will not be there after a reboot. Enable it, or take a new "
                              "baseline." % (name, now["enabled"], was.get("enabled")), source)

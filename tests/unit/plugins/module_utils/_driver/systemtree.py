@@ -20,7 +20,8 @@ CORRECTABLE = "RxErr %d\nBadTLP 0\nBadDLLP 0\nRollover 0\nTimeout 0\nNonFatalErr
 FATAL = "Undefined 0\nDLP 0\nSDES 0\nTLP 0\nFCP 0\nCmpltTO 0\nMalfTLP 0\nECRC 0\nUnsupReq 0\nACSViol 0\nTOTAL_ERR_FATAL %d\n"
 NONFATAL = "Undefined 0\nDLP 0\nTLP 0\nCmpltTO 0\nUnsupReq %d\nTOTAL_ERR_NONFATAL %d\n"
 
-DEVICES = "Character devices:\n  1 mem\n  5 /dev/tty\n195 nvidia-frontend\n195 nvidiactl\n234 nvidia-caps\n508 nvidia-uvm\n\nBlock devices:\n  8 sd\n259 nvidia-blk\n"
+DEVICES = "Character devices:\n  1 mem\n  5 /dev/tty\n195 nvidia-frontend\n195 nvidiactl\n234 nvidia-caps\n508 nvidia-uvm\n"
+DEVICES += "\nBlock devices:\n  8 sd\n259 nvidia-blk\n"
 PARAMS = "ResmanDebugLevel: 4294967295\nModifyDeviceFiles: 1\nDeviceFileUID: 0\nDeviceFileGID: 44\nDeviceFileMode: 432\nRegistryDwords: \"\"\n"
 
 # proc_pid_stat(5): pid (comm) state ppid pgrp session tty tpgid flags ... num_threads is the 20th field

@@ -38,7 +38,8 @@ def gpu(index):
         "retired_pages_pending": dict(NOT_SUPPORTED), "recovery_action": dict(NOT_SUPPORTED), "power_limit_mw": value(700000),
         "mig_mode_current": value(0), "mig_mode_pending": value(0), "persistence_mode": value(1), "compute_mode": value(0),
         "nvlink_active": value([True] * 18),
-        "serial": value("16540230%05d" % index), "board_part_number": value("692-2G520-0200-000"), "pci_device_id": value("10de:2330"),
+        "serial": value("16540230%05d" % index), "minor_number": value(index), "architecture": value(9),
+        "board_part_number": value("692-2G520-0200-000"), "pci_device_id": value("10de:2330"),
         "pci_subsystem_id": value("10de:16c1"), "vbios_version": value("96.00.74.00.01"), "inforom_image_version": value("G520.0200.00.05"),
         "inforom_config_checksum": value(3203338251), "inforom_valid": value(True), "gsp_firmware_version": value(DRIVER),
         "gsp_firmware_mode": value({"enabled": True, "default": True}),
@@ -86,7 +87,12 @@ def audit(count=2, driver=DRIVER):
     return {
         "schema": "gpufleet.audit/1",
         "kernel": {"running": KERNEL, "next_boot": KERNEL, "next_boot_source": "grub", "installed": [KERNEL]},
-        "versions": {"wanted": driver, "loaded": driver, "library": driver, "modules": {KERNEL: {"version": driver}}},
+        "versions": {"wanted": driver, "loaded": driver, "library": driver, "modules": {KERNEL: {"version": driver}}, "gsp_firmware": [driver],
+                     "packages": {"nvidia-kernel-dkms": driver + "-1", "nvidia-persistenced": "535.171.04-1"},
+                     "driver_packages": {"nvidia-kernel-dkms": driver}},
+        "flavour": "proprietary", "nouveau_loaded": False, "secure_boot": "disabled", "reboot_safe": True, "reboot_safe_reason": "The module is on disk.",
+        "findings": [{"id": "dkms_state", "entity": KERNEL, "status": "pass", "observed": {"nvidia-current": "installed"}, "expected": "installed",
+                      "message": "", "next_step": ""}],
         "pci": [{"address": "0000:%02x:00.0" % (0x1A + index), "device": "0x2330", "class": "0x030200"} for index in range(count)],
     }
 
@@ -99,17 +105,40 @@ def pci_link(index):
     }
 
 
-def system():
+UNITS = ("nvidia-persistenced.service", "nvidia-fabricmanager.service", "nvidia-imex.service", "nvidia-dcgm.service", "nvidia-dcgm-exporter.service",
+         "dcgm-exporter.service", "nvidia-mig-manager.service", "nvidia-cdi-refresh.service", "nvidia-powerd.service", "openibd.service")
+RUNNING = {"load": "loaded", "active": "active", "sub": "running", "result": "success", "enabled": "enabled"}
+NOT_INSTALLED = {"load": "not-found", "active": "inactive", "sub": "dead", "result": "success", "enabled": None}
+
+
+def device_node(path, major, minor):
+    return {"path": path, "kind": "char", "mode": "0666", "uid": 0, "gid": 0, "major": major, "minor": minor}
+
+
+def system(driver=DRIVER):
+    units = dict((name, dict(NOT_INSTALLED)) for name in UNITS)
+    units.update((name, dict(RUNNING)) for name in UNITS[:2])
+    nodes = [device_node("/dev/nvidia%d" % index, 195, index) for index in range(4)]
+    nodes += [device_node("/dev/nvidiactl", 195, 255), device_node("/dev/nvidia-uvm", 508, 0), device_node("/dev/nvidia-uvm-tools", 508, 1)]
     return {
-        "schema": "gpufleet.system/1", "boot_id": "x", "uptime_s": 3600.0, "units": {}, "modules": ["nvidia", "nvidia_uvm", "nvidia_modeset"], "taint": 0,
-        "device_nodes": [], "infiniband": {}, "pci": dict(("0000:%02x:00.0" % (0x1A + index), pci_link(index)) for index in range(4)), "hung_tasks": [], "cdi": {}, "libcuda": None, "fabricmanager": {}, "imex": {}, "toolkit": [],
+        "schema": "gpufleet.system/1", "boot_id": "x", "uptime_s": 3600.0, "units": units,
+        "modules": ["mlx5_ib", "nvidia", "nvidia_modeset", "nvidia_peermem", "nvidia_uvm"], "taint": 12289,
+        "device_nodes": nodes, "device_numbers": {"nvidia-frontend": 195, "nvidia-uvm": 508, "nvidia-caps": 234},
+        "device_params": {"mode": "0666", "uid": 0, "gid": 0, "modify": True},
+        "infiniband": {"mlx5_0/1": {"state": "ACTIVE", "phys_state": "LinkUp", "rate": "400 Gb/sec (4X NDR)", "link_layer": "InfiniBand", "link_downed": 0}},
+        "pci": dict(("0000:%02x:00.0" % (0x1A + index), pci_link(index)) for index in range(4)),
+        "nvswitches": [{"address": "0000:07:00.0", "device": "0x22a3"}], "hung_tasks": [], "cdi": {"specs": []},
+        "libcuda": {"path": "/usr/lib/x86_64-linux-gnu/libcuda.so." + driver, "version": driver,
+                    "candidates": ["/usr/lib/x86_64-linux-gnu/libcuda.so." + driver]},
+        "toolkit": [], "fabricmanager": {"present": True, "version": driver}, "imex": {"present": False, "version": None}, "persistenced": {"present": True},
     }
 
 
 def kernel_log(boot_id="x"):
     return {
         "schema": "gpufleet.kernel-log/1", "boot_id": boot_id, "source": "kmsg", "position": {"boot_id": boot_id, "seq": 1000, "monotonic_us": 60000000},
-        "watermark": None, "complete": True, "events": [], "tail": [], "problem": "",
+        "watermark": None, "complete": True, "events": [], "suppressed": [], "counted": {"events": 0, "suppressed": 0}, "gpus": {}, "since_us": 0,
+        "read_at_us": 3600000000, "tail": [], "problem": "",
     }
 
 

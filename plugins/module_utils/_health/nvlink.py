@@ -62,7 +62,7 @@ def remote(ctx, gpu):
         for number, link in sorted(numbered(old).items()):
             other = after.get(number)
             if other is None:
-                slower.append("link %s: not there" % (number,))
+                slower.append("link %s: not there, expected" % (number,))
                 continue
             before_version, now_version = compare.part(link, "version"), compare.part(other, "version")
             if before_version is not None and (now_version is None or now_version < before_version):

@@ -14,6 +14,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import 
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
 
 POLICY = json.loads((pathlib.Path(policy.__file__).parents[2] / "plugin_utils" / "_data" / "health_policy.json").read_text())
+ABSENT = dict(readings.NOT_SUPPORTED)
 GONE = "gone"
 NO_BASELINE = "no baseline"
 PASS, FAIL, UNKNOWN, SKIP = "pass", "fail", "unknown", "not_applicable"
@@ -74,6 +75,21 @@ def holds(one):
 def same_load(uptime=3000.0):
     """Options for a baseline of the same boot, UPTIME seconds after it; the reading was at 3600."""
     return {"baseline": {"boot_id": "x", "system": dict(readings.system(), uptime_s=uptime)}}
+
+
+def absences(ident, key, fail_action="hold", both=True):
+    """What every signal does that is not there. The baseline's healthy GPU has it."""
+    rows = [
+        case(ident, {key: GONE}, NO_BASELINE, UNKNOWN, "hold"),
+        case(ident, {key: readings.failed(999)}, NO_BASELINE, FAIL, "reboot"),
+        case(ident, {key: readings.failed(4)}, NO_BASELINE, UNKNOWN, "hold", "root"),
+        case(ident, {key: ABSENT}, NO_BASELINE, UNKNOWN, "hold", "other GPUs of the same model"),
+        case(ident, {key: ABSENT}, NO_BASELINE, SKIP, peers={key: ABSENT}),
+        case(ident, {key: ABSENT}, {key: ABSENT}, SKIP),
+    ]
+    if both:
+        rows += [case(ident, {key: ABSENT}, {}, FAIL, fail_action, "answered in the baseline"), case(ident, {key: GONE}, {}, FAIL, fail_action)]
+    return rows
 
 
 def outcomes(cases):

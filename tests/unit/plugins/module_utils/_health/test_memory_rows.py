@@ -9,6 +9,7 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import cases
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.cases import (
+    ABSENT,
     FAIL,
     GONE,
     NO_BASELINE,
@@ -16,31 +17,16 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._hea
     PASS,
     SKIP,
     UNKNOWN,
+    absences,
     case,
     same_load,
 )
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.readings import NOT_SUPPORTED, failed
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.readings import failed
 
-ABSENT = dict(NOT_SUPPORTED)
 ROWS = {"correctable": 0, "uncorrectable": 0, "pending": False, "failure": False}
 BANKS = {"max": 2560, "high": 0, "partial": 0, "low": 0, "none": 0}
 MIG = {"mig_mode_current": 1, "mig_mode_pending": 1}
 NEWER = {"driver": "580.95.05"}
-
-
-def absences(ident, key, fail_action="hold", both=True):
-    """What every signal does that is not there. The baseline's healthy GPU has it."""
-    rows = [
-        case(ident, {key: GONE}, NO_BASELINE, UNKNOWN, "hold"),
-        case(ident, {key: failed(999)}, NO_BASELINE, FAIL, "reboot"),
-        case(ident, {key: failed(4)}, NO_BASELINE, UNKNOWN, "hold", "root"),
-        case(ident, {key: ABSENT}, NO_BASELINE, UNKNOWN, "hold", "other GPUs of the same model", ),
-        case(ident, {key: ABSENT}, NO_BASELINE, SKIP, peers={key: ABSENT}),
-        case(ident, {key: ABSENT}, {key: ABSENT}, SKIP),
-    ]
-    if both:
-        rows += [case(ident, {key: ABSENT}, {}, FAIL, fail_action, "answered in the baseline"), case(ident, {key: GONE}, {}, FAIL, fail_action)]
-    return rows
 
 
 CASES = [

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 
-from . import audit
+from . import audit, kernel_log, system
 from .runner import Runner
 
 SCHEMA = "gpufleet.reading/1"
@@ -37,6 +37,8 @@ def readers(root, runner, watermark):
     """Section and function that reads it."""
     return (
         ("audit", lambda: audit.decide(audit.read(root, runner))),
+        ("system", lambda: system.read(root, runner)),
+        ("kernel_log", lambda: kernel_log.read(root, runner, watermark)),
     )
 
 

@@ -107,8 +107,8 @@ def boot(ctx):
     if meant is False and not same:
         return checks.fail(now, old, "The node was rebooted and should not have been. Look at the end of the previous boot: journalctl -b -1 -e.")
     if meant is None and not same and ctx.phase == "soak":
-        return checks.notice(now, old, "The node was rebooted while it was watched, and it was not said that this was meant (expect.reboot). Look at the end of "
-                             "the previous boot: journalctl -b -1 -e.")
+        return checks.notice(now, old, "The node was rebooted while it was watched, and it was not said that this was meant (expect.reboot). "
+                                       "Look at the end of the previous boot: journalctl -b -1 -e.")
     return checks.good(now, old if meant is not None else None)
 
 

@@ -58,13 +58,14 @@ def graft(snapshot, found):
 def judge(ctx):
     """Whether a reading without MIG instances that was given can be used."""
     found = model.item(ctx.expect, "mig_free")
+    wanted = "a reading of this boot, at most %s hours old" % (policy.limit(ctx, "mig_free_reading_age_max_h"),)
     if found is None:
         return model.check(IDENT, NODE, NOT_APPLICABLE, None, None, "baseline", message="No reading without MIG instances was given.")
     if found["problem"]:
-        return model.check(IDENT, NODE, UNKNOWN, found["time"], "a reading of this boot", "baseline", "hold",
+        return model.check(IDENT, NODE, UNKNOWN, found["time"], wanted, "baseline", "hold",
                            "The reading without MIG instances does not count: %s. Take one with gpu_health while the instances are destroyed." % (
                                found["problem"],))
-    return model.check(IDENT, NODE, PASS, found["time"], "a reading of this boot", "baseline")
+    return model.check(IDENT, NODE, PASS, found["time"], wanted, "baseline")
 
 
 ROWS = (

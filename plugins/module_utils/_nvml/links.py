@@ -26,6 +26,10 @@ PCIE = (
     ("pcie_width_max", "nvmlDeviceGetMaxPcieLinkWidth"),
 )
 LINK_ERRORS = (("replay", 0), ("recovery", 1), ("crc_flit", 2), ("crc_data", 3))
+# What NVLink 5 counts instead, by link: a recovery is the same, the others have names of their own.
+LINK5_ERRORS = (
+    ("recovery_failed", fields.FI_NVLINK5_RECOVERY_FAILED), ("effective", fields.FI_NVLINK5_EFFECTIVE_ERRORS),
+    ("symbol", fields.FI_NVLINK5_SYMBOL_ERRORS))
 PEER_CAPABILITIES = (("read", 0), ("write", 1), ("nvlink", 2), ("atomics", 3))
 REMOTE_TYPES = {0: "gpu", 1: "npu", 2: "switch", 255: "unknown"}
 # The fabric calls from the newest, each with our own layout of its structure.
@@ -100,10 +104,16 @@ def _link(reader, handle, number, up):
     }
     for name, counter in LINK_ERRORS:
         parts[name] = reader.number("nvmlDeviceGetNvLinkErrorCounter", handle, link, ctypes.c_uint(counter), kind=ctypes.c_ulonglong)
+    errors = [name for name, dummy in LINK_ERRORS]
+    if parts["recovery"]["rc"] == codes.NOT_SUPPORTED:
+        parts["recovery"] = reader.field(handle, fields.FI_NVLINK5_RECOVERY, number)
+        if parts["recovery"]["rc"] == codes.SUCCESS:
+            errors += [name for name, dummy in LINK5_ERRORS]
+            parts.update((name, reader.field(handle, field, number)) for name, field in LINK5_ERRORS)
     for name, part in parts.items():
         if part["rc"] not in ABSENT and part["rc"] not in (codes.SUCCESS, codes.NOT_READY, codes.INVALID_STATE):
             return None, codes.missing(part["rc"], "in %s of link %d" % (name, number))
-    found = {"link": number, "active": up, "errors": dict((name, parts[name]["value"]) for name, dummy in LINK_ERRORS)}
+    found = {"link": number, "active": up, "errors": dict((name, parts[name]["value"]) for name in errors)}
     for name in ("version", "remote_pci", "remote_type"):
         found[name] = parts[name]["value"]
     return found, None

@@ -27,9 +27,10 @@ class FakeNvml:
     """GPUS of one model. FAIL maps a symbol, or (symbol, index), to a return code; symbols in WITHOUT do not exist."""
 
     def __init__(self, gpus=2, driver="535.216.03", init=OK, fail=None, without=(), links=4, fabric=2, recovery=0, mig=0, retired=None,
-                 instances=()):
+                 instances=(), link_fields=()):
         self._gpus, self._driver, self._init, self._links, self._fabric = gpus, driver, init, links, fabric
         self._recovery, self._mig, self._retired, self._instances = recovery, mig, retired, instances
+        self._link_fields = link_fields
         self._fail = fail or {}
         self._without = set(without)
         self.calls = []
@@ -156,6 +157,8 @@ class FakeNvml:
         base = ctypes.addressof(values._obj)
         number = ctypes.c_uint.from_address(base).value
         content = known.get(number)
+        if number in self._link_fields:
+            content = 100 * number + ctypes.c_uint.from_address(base + 4).value
         rc = NOT_SUPPORTED if content is None else OK
         # fieldId, scopeId, timestamp, latencyUsec, valueType, nvmlReturn, value
         data = struct.pack("=IIqqII", number, 0, 1, 1, 5 if number in signed else 1, rc)

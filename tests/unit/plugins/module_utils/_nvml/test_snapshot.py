@@ -385,6 +385,16 @@ def test_what_a_link_does_not_tell_is_none(binding, rc):
         "errors": {"replay": None, "recovery": None, "crc_flit": None, "crc_data": None}}
 
 
+def test_the_newest_links_count_in_fields_of_the_link(binding):
+    refused = {"nvmlDeviceGetNvLinkErrorCounter": 3}
+    links = read(binding, gpus=1, links=2, fail=refused, link_fields=(214, 215, 219, 221))[0]["gpus"][0]["nvlinks"]["value"]
+    assert links[1]["errors"] == {"replay": None, "crc_flit": None, "crc_data": None, "recovery": 21501, "recovery_failed": 21401, "effective": 21901,
+                                  "symbol": 22101}
+    # Without the first of them none is asked for.
+    links = read(binding, gpus=1, links=2, fail=refused, link_fields=(219,))[0]["gpus"][0]["nvlinks"]["value"]
+    assert links[1]["errors"] == {"replay": None, "crc_flit": None, "crc_data": None, "recovery": None}
+
+
 @pytest.mark.parametrize("rc", [15, 16, 999])
 def test_a_link_that_cannot_be_read_leaves_no_half_links(binding, rc):
     taken, dummy = read(binding, gpus=1, links=2, fail={"nvmlDeviceGetNvLinkErrorCounter": rc})

@@ -121,6 +121,17 @@ def test_another_board_and_driver_lack_what_they_lack(other_node, wheel, model, 
         assert set(unanswered(gpu).values()) <= {"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "INVALID_ARGUMENT"}
 
 
+def test_links_of_the_newest_boards(other_node):
+    node = other_node("b200", "580.95.05", 2)
+    node.sim("inject", "set", "nvlink_recovery", "3:7", "--gpu", "1")
+    first, second = take(node)["gpus"]
+    names = {"replay", "recovery", "crc_flit", "crc_data", "recovery_failed", "effective", "symbol"}
+    assert all(set(link["errors"]) == names for gpu in (first, second) for link in gpu["nvlinks"]["value"])
+    assert [link["errors"]["recovery"] for link in first["nvlinks"]["value"]] == [0] * 18
+    assert [link["errors"]["recovery"] for link in second["nvlinks"]["value"]] == [0] * 3 + [7] + [0] * 14
+    assert set(link["errors"]["crc_flit"] for link in second["nvlinks"]["value"]) == {None}
+
+
 @pytest.mark.parametrize("wheel", wheels.VERSIONS)
 def test_mig_instances(node, wheel):
     node.booted().python("""

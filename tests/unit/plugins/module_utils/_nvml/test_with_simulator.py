@@ -95,10 +95,15 @@ def other_node(tmp_path, templates):
     """A node of another model, booted with another driver."""
     nodes = []
 
-    def make(model, driver, gpus):
-        nodes.append(simnode.Node(tmp_path / "other", simnode.built(), templates, model, gpus, "node-2"))
-        nodes[0].firmware(driver)
-        return nodes[0].booted(driver)
+    def make(model, driver, gpus, licence="NVIDIA"):
+        made = simnode.Node(tmp_path / "other", simnode.built(), templates, model, gpus, "node-2")
+        nodes.append(made)
+        made.firmware(driver)
+        made.kernel()
+        made.module(driver, licence=licence)
+        made.library(driver)
+        made.sim("boot")
+        return made
 
     yield make
     for item in nodes:
@@ -122,9 +127,11 @@ def test_another_board_and_driver_lack_what_they_lack(other_node, wheel, model, 
 
 
 def test_links_of_the_newest_boards(other_node):
-    node = other_node("b200", "580.95.05", 2)
+    node = other_node("b200", "580.95.05", 2, "Dual MIT/GPL")
     node.sim("inject", "set", "nvlink_recovery", "3:7", "--gpu", "1")
-    first, second = take(node)["gpus"]
+    taken = take(node)
+    assert taken["status"] == "ok", taken["message"]
+    first, second = taken["gpus"]
     names = {"replay", "recovery", "crc_flit", "crc_data", "recovery_failed", "effective", "symbol"}
     assert all(set(link["errors"]) == names for gpu in (first, second) for link in gpu["nvlinks"]["value"])
     assert [link["errors"]["recovery"] for link in first["nvlinks"]["value"]] == [0] * 18

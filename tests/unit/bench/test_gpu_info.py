@@ -13,6 +13,7 @@ import sys
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.tests.bench.gpu_info import __main__ as bench
+from ansible_collections.gpufleet.lifecycle.tests.bench.gpu_info import against_smi
 
 
 def notes(ratio=1.5, sent=180000, rounds=4):
@@ -70,3 +71,27 @@ def test_the_interpreter_counts_the_children_and_what_arrives(tmp_path):
     note = json.loads((tmp_path / "notes").read_text())
     assert (note["module"], note["bytes"]) == ("gpu_info", len(program))
     assert 0.35 < note["cpu_s"] < 5
+
+
+def reading(seconds, **changes):
+    return dict({"status": "ok", "message": "", "simulated": False, "duration_s": seconds, "modes": [1, 1]}, **changes)
+
+
+@pytest.mark.parametrize("ours, theirs, code, text", [
+    (reading(0.05), 0.2, 0, "ratio 0.25 (limit 0.5)\nlimit kept"),
+    (reading(0.15), 0.2, 1, "ratio 0.75 (limit 0.5)\nLIMIT NOT KEPT"),
+    (reading(0.05, simulated=True), 0.2, 2, "this is the simulator and no GPU"),
+    (reading(0.05, modes=[]), 0.2, 2, "NVML shows no GPU"),
+    (reading(0.05, status="nvml_error", message="NVML did not start"), 0.2, 2, "nothing to measure: NVML did not start"),
+])
+def test_the_limit_against_nvidia_smi(monkeypatch, capsys, ours, theirs, code, text):
+    monkeypatch.setattr(against_smi, "one_reading", lambda: ours)
+    monkeypatch.setattr(against_smi, "one_smi", lambda: theirs)
+    assert against_smi.main(["--rounds", "3"]) == code
+    assert text in capsys.readouterr().out
+
+
+def test_a_reading_is_taken_of_this_machine():
+    """Here or elsewhere, GPUs or none: what is measured is the reading itself, in a process of its own."""
+    taken = against_smi.one_reading()
+    assert taken["status"] in ("ok", "nvml_error") and taken["duration_s"] > 0 and isinstance(taken["modes"], list)

@@ -120,7 +120,8 @@ def ran(ctx):
         lost += ["%s: tested in the baseline, and not there now" % (model.item(entry, "uuid"),) for entry in (earlier if isinstance(earlier, list) else [])
                  if model.item(entry, "state") == "tested" and model.item(entry, "uuid") not in there]
     if lost:
-        return model.check(ident, NODE, UNKNOWN, lost, [], "policy", "hold", "These GPUs were not tested: %s. Look at the GPUs' own checks." % ("; ".join(lost),))
+        return model.check(ident, NODE, UNKNOWN, lost, [], "policy", "hold",
+                           "These GPUs were not tested: %s. Look at the GPUs' own checks." % ("; ".join(lost),))
     if "tested" in states:
         return model.check(ident, NODE, PASS, "%d of %d GPUs, level %s" % (states.count("tested"), len(states), judge.document["level"]), None, "policy")
     if states and set(states) == {"not_applicable"}:

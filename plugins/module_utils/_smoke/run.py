@@ -66,7 +66,10 @@ def _tested(level, wanted, together, library_path, only, load, left_s, stuck_fil
     gpus = chosen(taken["gpus"], wanted)
     document = blank(level, "ok", "", taken)
     document.update(asked=[str(name) for name in wanted], gpus=[described(gpu) for gpu in gpus])
-    path = library_path or library.find(search, runner)
+    path = library_path
+    if path is None:
+        path = library.find(search, runner if search == "/" else None)
+        path = path and os.path.join(search, path.lstrip("/"))
     if path is None or not os.path.exists(path):
         document.update(status="no_library", message="%s is not installed%s; install the driver's CUDA library (Debian: libcuda1)" % (
             library.NAME, " at %s" % (library_path,) if library_path else ""))

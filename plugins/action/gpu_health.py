@@ -40,7 +40,7 @@ class ActionModule(NvmlActionBase):
         self.refuse_internal_options()
         dummy, args = self.validate_argument_spec(argument_spec=options.ARGUMENT_SPEC, mutually_exclusive=options.MUTUALLY_EXCLUSIVE)
         node = str(task_vars.get("inventory_hostname") or "localhost")
-        baseline, policy = self.given(args, node)
+        baseline, policy, tables = self.given(args, node)
         request = {"timeout_s": args["timeout_s"]}
         since = args.get("since") or position(baseline)
         if since:
@@ -55,7 +55,7 @@ class ActionModule(NvmlActionBase):
         facts = answer.pop("facts")
         now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         health = _health.evaluate(
-            facts, baseline=baseline, policy=policy, tables=_judging.tables(), expected_driver=args.get("expected_driver_version") or None,
+            facts, baseline=baseline, policy=policy, tables=tables, expected_driver=args.get("expected_driver_version") or None,
             phase=args["phase"], node=node, now=now, expect=dict(args.get("expect") or {}, mig_free=args.get("mig_free_reading")), smoke=args.get("smoke"))
         result.update(answer)
         result.update(changed=False, health=health, baseline=_health.baseline_of(facts, node, now, args.get("smoke")))
@@ -69,7 +69,7 @@ class ActionModule(NvmlActionBase):
         return result
 
     def given(self, args, node):
-        """Baseline and policy of the task. What cannot be used is told before the node is asked anything."""
+        """Baseline and policy of the task, and the collection's tables. What cannot be used is told before the node is asked anything."""
         try:
             baseline = args.get("baseline")
             if args.get("baseline_file"):
@@ -79,6 +79,6 @@ class ActionModule(NvmlActionBase):
             if args.get("mig_free_reading") is not None:
                 _health.check_baseline(args["mig_free_reading"], node)
             path = self._loader.path_dwim(args["policy_file"]) if args.get("policy_file") else None
-            return baseline, _judging.policy(path, args.get("policy"), args["waivers"])
+            return baseline, _judging.policy(path, args.get("policy"), args["waivers"]), _judging.tables()
         except (_health.BaselineError, _judging.InputError) as exc:
             raise AnsibleActionFail("%s: %s" % (node, exc)) from exc

@@ -18,6 +18,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._binding import DATA_DIRECTORY
 
 POLICY_NAME = "health_policy.json"
+INSTALL = "install the collection again"
 AGAIN = "take a new one with gpu_health (phase: baseline)"
 
 
@@ -168,10 +169,17 @@ def _merge(full, document):
 
 
 def tables(directory=DATA_DIRECTORY):
-    """The collection's data files by name, such as xid; the policy is none of them."""
+    """The collection's data files by name, such as xid; the policy is none of them. One that is damaged is refused with its key."""
     result = {}
     for name in sorted(os.listdir(directory)):
         if name.endswith(".json") and name != POLICY_NAME:
-            with open(os.path.join(directory, name), encoding="utf-8") as stream:
-                result[name[:-len(".json")]] = json.load(stream)
+            path = os.path.join(directory, name)
+            try:
+                document = json.loads(read_text(path, "table", INSTALL))
+                _health.check_table(name[:-len(".json")], document, path)
+            except ValueError as exc:
+                raise InputError("the table %s on the controller is not JSON: %s; %s" % (path, exc, INSTALL)) from exc
+            except _health.TableError as exc:
+                raise InputError("the table on the controller cannot be used: %s; %s" % (exc, INSTALL)) from exc
+            result[name[:-len(".json")]] = document
     return result

@@ -29,6 +29,9 @@ def attribute(checks, earlier):
 def _since(check, before):
     if check["status"] not in (FAIL, UNKNOWN) or check["id"].startswith(OF_THE_COMPARISON):
         return None
+    if check["since"] is not None:
+        # The judge looked closer than by entity: another XID of a GPU that had one before is another fault.
+        return check["since"]
     if FAIL in before:
         return BEFORE
     if UNKNOWN in before:

@@ -157,10 +157,22 @@ def test_a_good_baseline_file_is_read(tmp_path):
 
 
 def test_the_data_files_are_found_by_name(tmp_path):
-    (tmp_path / "xid.json").write_text('{"rows": []}')
+    (tmp_path / "other.json").write_text('{"rows": []}')
     (tmp_path / "health_policy.json").write_text("{}")
     (tmp_path / "readme.txt").write_text("x")
-    assert _judging.tables(str(tmp_path)) == {"xid": {"rows": []}}
+    assert _judging.tables(str(tmp_path)) == {"other": {"rows": []}}
+    assert {"xid", "sxid"} <= set(_judging.tables())
+
+
+@pytest.mark.parametrize("text, words", [
+    ('{"schema": "gpufleet.sxid-table/1", "codes": [{"sxid": 1, "family": "", "name": "", "step": "", "gate": "no"}]}', ".codes[0].gate is 'no'"),
+    ("{", "is not JSON"), ("[]", "expected a dictionary"),
+])
+def test_a_damaged_data_file_is_named_with_its_key(tmp_path, text, words):
+    (tmp_path / "sxid.json").write_text(text)
+    with pytest.raises(_judging.InputError) as caught:
+        _judging.tables(str(tmp_path))
+    assert str(tmp_path / "sxid.json") in str(caught.value) and words.lstrip(".") in str(caught.value) and "install the collection again" in str(caught.value)
 
 
 def test_a_model_has_its_own_threshold_the_longest_pattern_wins_and_a_nameless_gpu_gets_the_strictest():

@@ -10,6 +10,7 @@ import json
 
 import pytest
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import tables, xid_rules
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.kernel_logs import GPU0, GPU1, STRANGER, TABLES, ask, log, said, xid
@@ -442,3 +443,11 @@ def test_other_phases_and_orders_change_nothing_else():
     swapped = readings.snapshot()
     swapped["gpus"].reverse()
     assert said(ask("gpu.xid", log(*at_once), snapshot=swapped)) == judged(*at_once)
+
+
+def test_the_verdict_tells_what_was_sick_before_from_what_broke():
+    document = readings.reading(kernel_log=log(xid(79), xid(48)))
+    old = readings.baseline(kernel_log=log(xid(79), boot_id="b"))
+    health = _health.evaluate(document, old, tables=TABLES, phase="post", node=readings.NODE, now=readings.NOW)
+    assert dict((check["observed"]["xid"], check["since"]) for check in health["checks"] if check["id"] == "gpu.xid") == {79: "before", 48: "during"}
+    assert "gpu.xid" in health["attribution"]["sick_before"] and "gpu.xid" in health["attribution"]["broke_during"]

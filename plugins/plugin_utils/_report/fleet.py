@@ -17,6 +17,8 @@ VERDICTS = ("pass", "unknown", "fail")
 JUDGED, UNREACHABLE, FAILED, MISSING = "judged", "unreachable", "failed", "missing"
 STATES = (JUDGED, UNREACHABLE, FAILED, MISSING)
 BARS = ("fail", "unknown")
+# The check that says whether there was a baseline to compare with, and the one that much of the rest follows from.
+USED, ROOT = "baseline.usable", "nvml.answers"
 NEXT_STEP = {
     UNREACHABLE: "Is the node on, and does it answer ssh with the inventory's address, user and key?",
     FAILED: "Correct what the message names and run it again; nothing is known about this node.",
@@ -105,7 +107,7 @@ def node(result, fail_on=BARS):
         "time": str(health.get("time") or ""),
         "boot_id": str(health.get("boot_id") or ""),
         "kernel": str(model.item(reading, "audit", "kernel", "running") or ""),
-        "compared": any(check.get("source") == "baseline" and check["status"] != model.NOT_APPLICABLE for check in checks),
+        "compared": any(check["id"] == USED and check["status"] == model.PASS for check in checks),
         "driver": text.plain(health["driver"]) if isinstance(health.get("driver"), dict) else {},
         "gpus": inventory(model.item(reading, "snapshot")),
         "findings": findings,
@@ -148,7 +150,7 @@ def worst_finding(findings):
     bad = [entry for entry in findings if entry["status"] in BARS]
     if not bad:
         return None
-    return min(bad, key=lambda entry: (BARS.index(entry["status"]), -model.ACTIONS.index(entry["action"]), entry["id"], entry["entity"]))
+    return min(bad, key=lambda entry: (BARS.index(entry["status"]), entry["id"] != ROOT, -model.ACTIONS.index(entry["action"]), entry["id"], entry["entity"]))
 
 
 def _tally(idents):

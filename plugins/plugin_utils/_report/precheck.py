@@ -320,12 +320,16 @@ def _blocks(node):
     blocks = {}
     for entry in node["findings"]:
         if entry["status"] in fleet.BARS:
-            said = {"observed": text.shown(entry["observed"]), "expected": text.shown(entry["expected"]), "source": text.line(entry["source"]),
-                    "message": _without_name(node, entry), "since": SINCE.get(entry.get("since"), ""), "action": ACTIONS[entry["action"]]}
+            empty = entry["observed"] is None and entry["expected"] is None
+            said = {"observed": "" if empty else text.shown(entry["observed"]), "source": text.line(entry["source"]),
+                    "expected": "" if entry["expected"] is None else text.shown(entry["expected"]),
+                    "message": _without_name(node, entry), "since": SINCE.get(entry.get("since"), ""),
+                    # What is asked of the whole node is said once, above.
+                    "action": "" if entry["action"] == node["action"] else ACTIONS[entry["action"]]}
             block = blocks.setdefault((entry["status"], entry["id"]), {"severity": 0, "said": {}})
             block["severity"] = max(block["severity"], model.ACTIONS.index(entry["action"]))
-            block["said"].setdefault(tuple(sorted(said.items())), (said, entry, []))[2].append(_where(node, entry))
-    order = sorted(blocks, key=lambda key: (fleet.BARS.index(key[0]), -blocks[key]["severity"], key[1]))
+            block["said"].setdefault(tuple(sorted(said.items())), (said, entry, []))[2].extend(_where(node, entry))
+    order = sorted(blocks, key=lambda key: (fleet.BARS.index(key[0]), key[1] != fleet.ROOT, -blocks[key]["severity"], key[1]))
     shown = []
     for key in order:
         entries = [dict(said, where=where, message=said["message"] if len(where) > 1 else text.line(entry["message"]))
@@ -335,8 +339,9 @@ def _blocks(node):
 
 
 def _where(node, entry):
+    """Which GPU it is about; nothing for the node itself, whose name stands above."""
     label = _entity(node, entry)
-    return {"label": label, "uuid": "" if entry["entity"] in (model.NODE, label) else text.line(entry["entity"])}
+    return [] if entry["entity"] == model.NODE else [{"label": label, "uuid": "" if entry["entity"] == label else text.line(entry["entity"])}]
 
 
 def _without_name(node, entry):

@@ -113,6 +113,13 @@ def test_the_worst_finding_is_failed_before_unknown_and_severe_before_mild():
     result = samples.broken(result, "gpu.row_remap", action="field_diag")
     assert node(result)["worst"]["id"] == "gpu.row_remap"
     assert node(PASS)["worst"] is None
+    result = samples.broken(result, "nvml.answers", entity="node", action="restart_service")
+    assert node(result)["worst"]["id"] == "nvml.answers", "the rest follows from it"
+
+
+@pytest.mark.parametrize(("status", "compared"), [("pass", True), ("not_applicable", False), ("unknown", False), ("fail", False)])
+def test_compared_is_what_had_a_usable_baseline(status, compared):
+    assert node(samples.broken(samples.healthy("n", compared=True), "baseline.usable", status, source="baseline"))["compared"] is compared
 
 
 def test_a_check_of_an_unknown_kind_does_not_stop_the_report():

@@ -115,8 +115,9 @@ class TestPage:
         page = Page(precheck.html_text(document()))
         (block,) = [one["text"] for one in page.all("section", class_="check") if "fail" in one["attributes"]["class"].split()]
         said = " ".join(block.split())
-        for part in ("gpu.pcie_width", "GPU 0, 0000:1a:00.0, S/N 16528200", "found 8", "expected (policy) 16", "look at it.", "keep it out of service"):
+        for part in ("gpu.pcie_width", "GPU 0, 0000:1a:00.0, S/N 16528200", "found 8", "expected (policy) 16", "look at it."):
             assert part in said
+        assert "Do: keep it out of service and look." in page.all("p", class_="advice")[0]["text"]
 
     def test_the_same_on_several_gpus_is_said_once(self):
         result = samples.healthy("gpu-a-2")

@@ -198,6 +198,22 @@ def test_check_mode_and_one_fork_do_the_same(precheck):
         assert (run.reports / "report.md").read_text().splitlines()[4:] == page
 
 
+def test_starting_in_the_middle_passes_no_node(precheck):
+    run = precheck({"gpu-a-1": samples.healthy("gpu-a-1")}, "--start-at-task", "Fail for a node that is not fit")
+    assert run.rc == 2 and run.report["verdict"] == "unknown"
+    run = precheck({"gpu-a-1": samples.healthy("gpu-a-1")}, "--start-at-task", "Write the report about all nodes")
+    assert run.rc == 2 and run.report["nodes"]["gpu-a-1"]["state"] == "missing"
+
+
+def test_many_complaints_are_cut_short_where_the_node_fails(precheck):
+    result = samples.healthy("gpu-a-1")
+    for index in range(8):
+        result = samples.broken(result, "gpu.pcie_width", "unknown", entity=samples.uuid("gpu-a-1", index), message="Number %d." % index)
+    result = samples.broken(result, "gpu.row_remap", message="The worst.")
+    run = precheck({"gpu-a-1": result})
+    assert "gpu-a-1: fail: The worst. Number 0. Number 1. (and 6 more, see the report)" in run.output
+
+
 def test_the_options_arrive(precheck, tmp_path):
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "gpu-a-1.json").write_text("{}")

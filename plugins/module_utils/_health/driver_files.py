@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import fnmatch
 
-from . import model, nodefacts
+from . import codes, model, nodefacts
 from .model import FAIL, NOT_APPLICABLE, PASS, UNKNOWN
 from .nodefacts import Checks
 
@@ -69,6 +69,12 @@ def flavour(ctx):
     if now != "open" and needs_open:
         return checks.fail(now, "open", "%s works with the open kernel modules alone, and the proprietary ones are installed. Install the open ones." % (
             needs_open[0],), "hold", "hardware")
+    # A library without the call is older than the GPUs that this is about.
+    nameless = [model.named(gpu) for gpu in model.gpus(ctx.snapshot)
+                if model.opened(gpu) and not model.number(gpu, "architecture").known and model.reading(gpu, "architecture").rc != codes.FUNCTION_NOT_FOUND]
+    if now != "open" and nameless:
+        return checks.unknown(now, None, "The architecture of %s is not known, and some work with the open kernel modules alone. Read the node again." % (
+            nameless[0],))
     if not old.given:
         return checks.good(now, None, "hardware")
     if old.value not in kinds:

@@ -123,7 +123,7 @@ def aer_of(system, place):
     """What the bus counted for the device at PLACE and for its port: {"correctable", "uncorrectable"}; {} if it counts nothing, None if not known."""
     listed = model.item(system, "pci")
     found = [link for address, link in listed.items() if model.pci_address(address) == place] if isinstance(listed, dict) and place else []
-    if len(found) != 1:
+    if len(found) != 1 or not isinstance(found[0], dict) or "upstream" not in found[0]:
         return None
     sources = [model.item(found[0], "aer")]
     if model.item(found[0], "upstream") is not None:

@@ -49,7 +49,7 @@ def unit(name, now, old, compare):
                 name, state(was)), "hold", source)
         return None
     if now["active"] == "failed" or (now["load"] not in ("loaded", "masked")):
-        return checks.fail(state(now), expected, "%s has failed (%s, result %s). %s" % (name, state(now), now.get("result"), look), "restart_service", source)
+        return checks.fail(state(now), expected, "%s has failed (result %s). %s" % (name, now.get("result"), look), "restart_service", source)
     if now["active"] == "activating" and now.get("sub") == "auto-restart":
         return checks.fail(state(now), expected, "%s keeps failing and is started again and again (result %s). %s" % (name, now.get("result"), look),
                            "restart_service", source)

@@ -89,9 +89,10 @@ def incomparable(ctx, gpu, ident, key, kind, shown):
         return not_applicable(ident, gpu, shown, "There is no earlier value to compare with.", "baseline")
     if absent_before(old):
         return model.check(ident, model.entity(gpu), NOT_APPLICABLE, shown, model.shown(old), "baseline", message="Not supported in the baseline.")
-    if not old.known:
+    if damaged_before(old):
         return model.check(ident, model.entity(gpu), UNKNOWN, shown, model.shown(old), "baseline", "hold",
-                           "The baseline has no %s of %s (%s); expected one to compare with what it is now: %s. %s" % (key, model.named(gpu), model.shown(old), shown, AGAIN))
+                           "The baseline has no %s of %s (%s); expected one to compare with what it is now: %s. %s" % (
+                               key, model.named(gpu), model.shown(old), shown, AGAIN))
     return None
 
 
@@ -139,8 +140,14 @@ def too_old(ctx, ident, gpu, now, since):
 
 
 def under_mig(gpu, now):
-    """Whether NOW is not supported for the reason that the GPU is in MIG mode."""
-    return now.rc == codes.NOT_SUPPORTED and model.reading(gpu, "mig_mode_current").value == 1
+    """Whether NOW is not supported for the reason that the GPU is, or may be, in MIG mode."""
+    mode = model.reading(gpu, "mig_mode_current")
+    return now.rc == codes.NOT_SUPPORTED and (mode.value == 1 if mode.known else mode.rc not in (codes.NOT_SUPPORTED, codes.INVALID_ARGUMENT))
+
+
+def damaged_before(old):
+    """Whether there is a baseline, and what it says of a signal is neither a value nor that there is none."""
+    return old is not None and not old.known and not absent_before(old)
 
 
 def peers(ctx, gpu, key, kind):

@@ -74,7 +74,7 @@ def peers(ctx, gpu):
         finding = compare.fails("hold", "%s lost peer-to-peer access since the baseline: %s. %s" % (model.named(gpu), "; ".join(lost), step))
     elif odd:
         finding = compare.unknown("Peer-to-peer access of %s is not known: %s; expected a known status. %s" % (model.named(gpu), "; ".join(odd), step))
-    elif old is not None and not old.known and not compare.absent_before(old):
+    elif compare.damaged_before(old):
         return compare.incomparable(ctx, gpu, ident, key, dict, brief(now.value))
     elif off:
         finding = compare.notice("Peer-to-peer access of %s is disabled by a driver setting: %s; expected ok. Look at the options of the kernel module." % (
@@ -99,6 +99,8 @@ def fabric(ctx, gpu):
     old = compare.before(ctx, gpu, key, dict)
     completed_before = old is not None and old.known and compare.part(old.value, "state", int) == COMPLETED
     expected = STATES[COMPLETED]
+    if state == NOT_SUPPORTED and compare.damaged_before(old):
+        return compare.incomparable(ctx, gpu, ident, key, dict, shown)
     if state == NOT_SUPPORTED:
         if completed_before:
             return compare.result(ident, gpu, compare.fails("restart_service", (

@@ -102,7 +102,7 @@ def unread(ctx, gpu, links, name):
     old = compare.before(ctx, gpu, "nvlinks", list)
     earlier = errors_of(old.value, name)[0] if old is not None and old.known else {}
     others = [links for links in compare.peers(ctx, gpu, "nvlinks", list) if errors_of(links, name)[0]]
-    if not numbers and not earlier and not others:
+    if not numbers and not earlier and not others and not compare.damaged_before(old):
         return None
     return "The NVLink counter %s of %s cannot be read for link %s; expected a number as for other links. Read the node again." % (
         name, model.named(gpu), ", ".join(str(number) for number in sorted(without)))

@@ -21,7 +21,7 @@ def enforced(ctx, gpu):
         return signals.absent(ctx, ident, gpu, key, now, "restore_setting")
     old = compare.before(ctx, gpu, key, NUMBER)
     step = "Set the power limit again, and look at power capping of the node (BMC)."
-    if old is not None and not old.known and not compare.absent_before(old):
+    if compare.damaged_before(old):
         return compare.incomparable(ctx, gpu, ident, key, NUMBER, now.value)
     if old is not None and old.known and now.value < old.value:
         finding = compare.fails("restore_setting", "The power limit in mW that holds for %s is %s; expected %s as in the baseline. %s" % (

@@ -19,16 +19,14 @@ COOL = "Look at fans, airflow or coolant, and drain the node."
 NO_LIMITS = (codes.NOT_SUPPORTED, codes.INVALID_ARGUMENT, clocks.DEPRECATED)
 
 
-def limit_of(ctx, gpu, names, policy_key):
-    """The lowest limit of NAMES: what NVML tells, else what it told in the baseline, else the policy's; and whose it is."""
-    now = compare.typed(gpu, LIMITS, dict)
-    old = compare.before(ctx, gpu, LIMITS, dict)
+def limit_of(now, old, names):
+    """The lowest limit of NAMES that NVML tells, or told in the baseline, and whose it is; None if there is none."""
     told = []
     for name in names:
         number = compare.part(now.value, name)
         told.append(number if number is not None or old is None else compare.part(old.value, name))
     told = [number for number in told if number is not None]
-    return (min(told), "hardware") if told else (policy.limit(ctx, policy_key, gpu), "policy")
+    return (min(told), "hardware") if told else None
 
 
 def below_limit(ctx, gpu, ident, key, what, names, policy_key):
@@ -38,7 +36,10 @@ def below_limit(ctx, gpu, ident, key, what, names, policy_key):
     limits = compare.typed(gpu, LIMITS, dict)
     if not limits.known and limits.rc not in NO_LIMITS:
         return signals.absent(ctx, ident, gpu, LIMITS, limits)
-    limit, source = limit_of(ctx, gpu, names, policy_key)
+    old = compare.before(ctx, gpu, LIMITS, dict)
+    if compare.damaged_before(old) and all(compare.part(limits.value, name) is None for name in names):
+        return compare.incomparable(ctx, gpu, ident, LIMITS, dict, limits.value)
+    limit, source = limit_of(limits, old, names) or (policy.limit(ctx, policy_key, gpu), "policy")
     finding = None
     if now.value >= limit:
         finding = compare.fails("hold", "%s of %s is %s C; expected less than %s C. %s" % (what, model.named(gpu), now.value, limit, COOL))

@@ -15,10 +15,14 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._hea
 
 POLICY = json.loads((pathlib.Path(policy.__file__).parents[2] / "plugin_utils" / "_data" / "health_policy.json").read_text())
 ABSENT = dict(readings.NOT_SUPPORTED)
+RULES = policy.complete(POLICY, registry.IDENTS)
 GONE = "gone"
 NO_BASELINE = "no baseline"
 PASS, FAIL, UNKNOWN, SKIP = "pass", "fail", "unknown", "not_applicable"
 NOTICE = "notice"
+JUDGES = dict((row.ident, row.judge) for row in registry.TABLE)
+# The cases that absences() made.
+MISSING = []
 
 # What GPU 1 says now and said in the baseline, as changes of a healthy reading; options are those of ask().
 Case = collections.namedtuple("Case", ["ident", "now", "then", "outcome", "action", "words", "options"])
@@ -38,18 +42,22 @@ def changed(snapshot, change):
     return snapshot
 
 
-def ask(ident, now, then, driver=readings.DRIVER, phase="post", expect=None, policy_change=None, peers=None, reading=None, baseline=None):
-    """The check IDENT of GPU 1. PEERS changes GPU 0, READING and BASELINE change the documents."""
+def context(now, then, driver=readings.DRIVER, phase="post", expect=None, policy_change=None, peers=None, reading=None, baseline=None):
+    """(reading, baseline, what a judge is given). PEERS changes GPU 0, READING and BASELINE change the documents."""
     snapshot = changed(readings.snapshot(driver=driver), now)
     for key, content in (peers or {}).items():
         snapshot["gpus"][0][key] = content if isinstance(content, dict) and "rc" in content else readings.value(content)
     document = readings.reading(snapshot, **(reading or {}))
     old = None if then == NO_BASELINE else readings.baseline(**dict({"snapshot": changed(readings.snapshot(driver=driver), then)}, **(baseline or {})))
-    rules = policy.complete(dict(POLICY, **(policy_change or {})), registry.IDENTS)
-    ctx = verdict.context(document, old, rules, None, driver, phase, expect or {}, None)
-    row, = [row for row in registry.TABLE if row.ident == ident]
+    rules = policy.complete(dict(POLICY, **policy_change), registry.IDENTS) if policy_change else RULES
+    return document, old, verdict.context(document, old, rules, None, driver, phase, expect or {}, None)
+
+
+def ask(ident, now, then, **options):
+    """The check IDENT of GPU 1."""
+    document, old, ctx = context(now, then, **options)
     before = copy.deepcopy((document, old))
-    found = row.judge(ctx, ctx.snapshot["gpus"][1])
+    found = JUDGES[ident](ctx, ctx.snapshot["gpus"][1])
     assert (document, old) == before, "a judge changed what it was given"
     assert isinstance(found, dict) and found["id"] == ident and found["entity"] == readings.uuid(1)
     return found
@@ -89,6 +97,7 @@ def absences(ident, key, fail_action="hold", both=True):
     ]
     if both:
         rows += [case(ident, {key: ABSENT}, {}, FAIL, fail_action, "answered in the baseline"), case(ident, {key: GONE}, {}, FAIL, fail_action)]
+    MISSING.extend(rows)
     return rows
 
 

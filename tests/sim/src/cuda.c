@@ -71,6 +71,7 @@ static const struct {
     { 201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context" },
     { 214, "CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error encountered" },
     { 218, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed" },
+    { 220, "CUDA_ERROR_NVLINK_UNCORRECTABLE", "uncorrectable NVLink error detected during the execution" },
     { 221, "CUDA_ERROR_JIT_COMPILER_NOT_FOUND", "PTX JIT compiler library not found" },
     { 222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "the provided PTX was compiled with an unsupported toolchain." },
     { 400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle" },
@@ -82,6 +83,7 @@ static const struct {
     { 801, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported" },
     { 802, "CUDA_ERROR_SYSTEM_NOT_READY", "system not yet initialized" },
     { 803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "system has unsupported display driver / cuda driver combination" },
+    { 804, "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE", "forward compatibility was attempted on non supported HW" },
     { 999, "CUDA_ERROR_UNKNOWN", "unknown error" },
 };
 

@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import ctypes
+import json
+import pathlib
 import time
 
 import pytest
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health.smoke import BROKEN, OPEN
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._smoke import cuda, tests
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._smoke import smokenode
 from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
@@ -37,6 +40,23 @@ def test_the_library_has_every_function_that_is_called(node):
     loaded = ctypes.CDLL(smokenode.library(node))
     assert [name for name in cuda.CALLS if not hasattr(loaded, name)] == []
     assert cuda.Driver(smokenode.library(node)).simulated is True
+
+
+def test_a_drivers_own_library_has_these_functions_and_the_simulator_its_words(node):
+    """Recorded from NVIDIA's library, without a GPU."""
+    recorded = json.loads((pathlib.Path(__file__).parent / "fixtures" / "libcuda-535.216.03.json").read_text())
+    assert set(cuda.CALLS) <= set(recorded["functions"])
+    assert set(BROKEN) <= set(int(rc) for rc in recorded["errors"]) and set(OPEN) <= set(int(rc) for rc in recorded["errors"])
+    driver = cuda.Driver(smokenode.library(node))
+    known = 0
+    for rc, (name, text) in recorded["errors"].items():
+        said = ctypes.c_char_p()
+        driver._library.cuGetErrorString(int(rc), ctypes.byref(said))
+        if said.value is not None:
+            known += 1
+            assert (driver.error_name(int(rc)), said.value.decode()) == (name, text)
+    assert known >= 25
+    assert driver.error_name(12345) == "CUDA_ERROR_12345"
 
 
 def test_a_healthy_node_at_the_shortest_level(node):

@@ -365,18 +365,18 @@ def _rate(ident, name):
 
 
 ROWS = (
-    model.Row("smoke.ran", "node", ran, "The GPUs were tested at work", "gpu_smoke: cuInit and the document's status", "this collection", (43,)),
+    model.Row("smoke.ran", "node", ran, "The GPUs were tested at work", ("gpu_smoke: status, state of each GPU",), "this collection", (43,)),
     model.Row("smoke.compute", "gpu", compute, "Memory holds what was written, and sums and products are exact",
-              "gpu_smoke: memory_pattern, vector_add, matrix_product, CUresult of every call", "CUDA driver API: CUresult", (43,)),
+              ("gpu_smoke: memory_pattern, vector_add, matrix_product", "CUresult of every call"), "CUDA driver API: CUresult", (43,)),
 ) + tuple(
-    model.Row(ident, "gpu", _rate(ident, name), title, "gpu_smoke: median and spread of %s, and those of the baseline" % (name,), "this collection", (row,))
+    model.Row(ident, "gpu", _rate(ident, name), title, ("gpu_smoke: %s" % (name,), "the same of the baseline"), "this collection", (row,))
     for ident, name, title, row in RATES
 ) + (
-    model.Row("smoke.peers", "gpu", peers, "No GPU is slower than the others of its model", "gpu_smoke: medians of this node and of the peers given",
+    model.Row("smoke.peers", "gpu", peers, "No GPU is slower than the others of its model", ("gpu_smoke: rates of this node and of the peers given",),
               "this collection", (44, 45, 46)),
     model.Row("smoke.nccl_node", "node", lambda ctx: nccl(ctx, "smoke.nccl_node", "node"), "Bus bandwidth of NCCL within the node",
-              "results of nccl-tests that the caller gives to gpu_smoke", "this collection", (47,)),
+              ("results of nccl-tests that the caller gives to gpu_smoke",), "this collection", (47,)),
     model.Row("smoke.nccl_fleet", "node", lambda ctx: nccl(ctx, "smoke.nccl_fleet", "fleet"), "Bus bandwidth of NCCL between nodes",
-              "results of nccl-tests that the caller gives to gpu_smoke", "this collection", (48,)),
-    model.Row("smoke.dcgm", "node", dcgm, "NVIDIA's own diagnostic", "dcgmi diag -j (DCGM 3 and 4), by gpu_smoke at level t3", "NVIDIA DCGM", (49,)),
+              ("results of nccl-tests that the caller gives to gpu_smoke",), "this collection", (48,)),
+    model.Row("smoke.dcgm", "node", dcgm, "NVIDIA's own diagnostic", ("gpu_smoke: dcgmi diag -j at level t3 (DCGM 3 and 4)",), "NVIDIA DCGM", (49,)),
 )

@@ -132,7 +132,7 @@ def named(ctx, where):
     if not where:
         return "a GPU that the line does not name"
     who = entity(ctx, where)
-    return "%s, which NVML does not show" % (who if who == where else "%s at %s" % (who, where),)
+    return "%s (NVML does not show it)" % (who if who == where else "%s at %s" % (who, where),)
 
 
 def earlier(ctx):

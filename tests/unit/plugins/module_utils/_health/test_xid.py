@@ -86,7 +86,7 @@ def test_a_check_says_all_a_person_needs():
 def test_a_gpu_that_nvml_does_not_show_is_judged_too():
     assert judged(xid(79, STRANGER)) == {("0000:99:00.0", 79): "fail:reboot"}
     check, = ask("gpu.xid", log(xid(79, STRANGER)))
-    assert "which NVML does not show" in check["message"]
+    assert "(NVML does not show it)" in check["message"]
     # The log may know its UUID.
     uuid = "GPU-5fc0bcec-c2e1-38dc-8994-2a9f9f3b709e"
     assert judged("NVRM: GPU at PCI:%s: %s" % (STRANGER, uuid), xid(79, STRANGER)) == {(uuid, 79): "fail:reboot"}
@@ -263,6 +263,10 @@ def test_a_part_of_an_nvlink5_line_that_is_missing_never_makes_it_harmless(harm)
     event = kernel_log["events"][0]
     del (event if harm == "nvlink5" else event["nvlink5"])[harm]
     assert said(ask("gpu.xid", kernel_log))[ZERO, 144].startswith("fail:")
+    kernel_log = log(nvlink5(145, "RLW_REMAP", 4, 1), driver="580.95.05")
+    event = kernel_log["events"][0]
+    del (event if harm == "nvlink5" else event["nvlink5"])[harm]
+    assert said(ask("gpu.xid", kernel_log))[ZERO, 145].startswith("fail:")
 
 
 @pytest.mark.parametrize("lines, word", [

@@ -140,6 +140,8 @@ def _refused(version: str) -> str | None:
     for name in faults.sections():
         section = faults[name]
         if section.get("load_error") and section.get("driver", version) == version:
+            if section.get("load_kmsg"):
+                log.write(section["load_kmsg"])
             return section["load_error"]
     return None
 
@@ -149,7 +151,8 @@ def _fault_lines(version: str) -> None:
     faults = state.read(state.FAULTS)
     for name in faults.sections():
         section = faults[name]
-        if section.get("kmsg") and section.get("driver", version) == version:
+        # What comes with this driver shows when it is loaded, and what happens at every load; the rest was logged when it happened.
+        if section.get("kmsg") and section.get("driver", version) == version and ("driver" in section or "kmsg_each_load" in section):
             log.write(section["kmsg"])
 
 
@@ -185,10 +188,8 @@ def _promote(version: str) -> None:
                 faults.remove_section(name)
             elif faults.get(name, "driver", fallback="") != version:
                 # A fault that comes with this driver is about to begin: it stays whole.
-                kept = [key for key in faults[name] if key.startswith(("set.", "error.", "hang.")) and key[4:] not in VOLATILE]
-                for key in VOLATILE:
-                    faults.remove_option(name, "set." + key)
-                if not kept and faults.get(name, "name", fallback="") == "set":
+                forgotten = [key for key in VOLATILE if faults.remove_option(name, "set." + key)]
+                if forgotten and not any(key.startswith(("set.", "error.", "hang.")) for key in faults[name]):
                     faults.remove_section(name)
         state.write(state.FAULTS, faults)
 

@@ -52,6 +52,8 @@ static void hang(double seconds)
     struct timespec pause_time = { .tv_sec = 3600 };
     sigset_t all;
 
+    if (seconds == -2)
+        state_freeze();
     if (seconds < 0) {
         sigfillset(&all);
         pthread_sigmask(SIG_BLOCK, &all, NULL);
@@ -1647,7 +1649,7 @@ static int gsp_runs(int gpu)
 {
     const char *gsp = state_loaded("gsp");
 
-    return state_int(gpu, "gsp_supported", 0) && gsp && !strcmp(gsp, "loaded");
+    return state_int(gpu, "gsp_supported", 0) && gsp && !strcmp(gsp, "loaded") && !state_int(gpu, "gsp_off", 0);
 }
 
 /* The caller's buffer holds 64 characters. */
@@ -1655,7 +1657,7 @@ API int nvmlDeviceGetGspFirmwareVersion(nvmlDevice_t device, char *version)
 {
     DEVICE();
     SUPPORTED(gsp_runs(gpu));
-    return text(version, 64, state_loaded_version());
+    return text(version, 64, state_get(gpu, "gsp_version") ? state_get(gpu, "gsp_version") : state_loaded_version());
 }
 
 API int nvmlDeviceGetGspFirmwareMode(nvmlDevice_t device, u32 *enabled, u32 *fallback)

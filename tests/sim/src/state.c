@@ -415,7 +415,28 @@ double state_hang(int gpu, const char *symbol)
 
     if (!value)
         return 0;
-    return !strcmp(value, "forever") ? -1 : strtod(value, NULL);
+    return !strcmp(value, "forever") ? -1 : !strcmp(value, "frozen") ? -2 : strtod(value, NULL);
+}
+
+/* Into the group of processes that the freezer holds: from here on not even SIGKILL ends this process, until the group is thawed. */
+void state_freeze(void)
+{
+    char path[PATH_MAX], group[PATH_MAX + 16], number[32];
+    size_t size = 0, length;
+    char *note;
+    int fd;
+
+    if (!state_path(path, sizeof(path), "/run/gpusim/freezer") || !(note = slurp(path, &size)))
+        return;
+    snprintf(group, sizeof(group), "%s/cgroup.procs", trim(note));
+    free(note);
+    fd = open(group, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    length = (size_t)snprintf(number, sizeof(number), "%ld", (long)getpid());
+    if (write(fd, number, length) != (ssize_t)length)
+        perror("gpusim: the process could not be frozen");
+    close(fd);
 }
 
 int state_error(int gpu, const char *symbol, unsigned long calls)

@@ -49,7 +49,7 @@ def model_name(node):
     """8 x H100 80GB HBM3; the models of a mixed node one after the other."""
     names = {}
     for gpu in node["gpus"]:
-        name = re.sub(r"^NVIDIA ", "", gpu["name"] or "unnamed GPU")
+        name = re.sub(r"^NVIDIA ", "", gpu["name"] or "unreadable GPU")
         names[name] = names.get(name, 0) + 1
     return ", ".join("%d x %s" % (names[name], text.line(name)) for name in sorted(names))
 
@@ -341,7 +341,7 @@ def _blocks(node):
 def _where(node, entry):
     """Which GPU it is about; nothing for the node itself, whose name stands above."""
     label = _entity(node, entry)
-    return [] if entry["entity"] == model.NODE else [{"label": label, "uuid": "" if entry["entity"] == label else text.line(entry["entity"])}]
+    return [] if entry["entity"] == model.NODE else [{"label": label, "uuid": text.line(entry["entity"]) if entry["entity"].startswith("GPU-") else ""}]
 
 
 def _without_name(node, entry):

@@ -189,11 +189,6 @@ EXAMPLES = r"""
           memory_total_tolerance_percent: 0.2
       strict: [gpu.ecc_*]
   become: true
-
-- name: Only report
-  gpufleet.lifecycle.gpu_health:
-    fail_on: []
-  become: true
 """
 
 RETURN = r"""

@@ -10,6 +10,7 @@ Private to the collection: it may change at any time.
 from __future__ import annotations
 
 import datetime
+import difflib
 import fnmatch
 
 from . import model
@@ -178,9 +179,8 @@ def _strict(number, entry, known):
 
 def near(ident, known):
     """Which ids may have been meant."""
-    family = ident.partition(".")[0]
-    like = sorted(other for other in known if other.partition(".")[0] == family)
-    return "known: %s" % (", ".join(like or sorted(known)),)
+    like = difflib.get_close_matches(ident, sorted(known), 5, 0.4)
+    return "%sdocs/reference/health-checks.md lists all" % ("the nearest are %s; " % (", ".join(like),) if like else "",)
 
 
 def waiver(number, entry, known=()):

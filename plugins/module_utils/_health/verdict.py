@@ -44,7 +44,9 @@ def evaluate(reading, baseline=None, policy=None, tables=None, expected_driver=N
         # The baseline is judged by the same rules, but not by what is wanted now.
         earlier = policy_rules.tightened(judged(context(baseline, None, rules, tables, None, "baseline", {}, baseline.get("smoke")), table), rules)
     checks = policy_rules.apply(attribution.attribute(policy_rules.tightened(judged(ctx, table), rules), earlier), rules, now)
-    checks.sort(key=lambda check: (check["id"], check["entity"], check["status"], check["message"]))
+    # In the order of the table: what explains the rest comes first.
+    order = dict((row.ident, number) for number, row in enumerate(registry.TABLE))
+    checks.sort(key=lambda check: (order.get(check["id"], len(order)), check["entity"], check["status"], check["message"]))
     return {
         "schema": SCHEMA,
         "node": node,

@@ -87,7 +87,7 @@ waivers:
     ("models:\n  '*H100*': 3\n", 2, "models.*H100* = 3, expected a dictionary"),
     ("models: []\n", 1, "models = [], expected a dictionary"),
     ("strict: gpu.count\n", 1, "strict = 'gpu.count', expected a list"),
-    ("strict:\n  - gpu.count\n  - gpu.counter\n", 3, "strict[1] is 'gpu.counter', and there is no such check; known: gpu."),
+    ("strict:\n  - gpu.count\n  - gpu.counter\n", 3, "strict[1] is 'gpu.counter', and there is no such check; the nearest are gpu.count"),
     ("strict:\n  - nothing.*\n", 2, "strict[0] is 'nothing.*', and there is no such check"),
     ("strict: [3]\n", 1, "strict[0] is 3, expected the id of a check"),
     ("waivers:\n  - check: gpu.counter\n    reason: x\n    expires: 2026-12-31\n", 2, "waivers[0].check is 'gpu.counter', and there is no such check"),

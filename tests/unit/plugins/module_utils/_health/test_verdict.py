@@ -343,6 +343,13 @@ def test_the_summary_is_for_a_person():
     assert len(lines) > 7 and all(line.startswith("FAIL ") for line in lines[1:])
 
 
+def test_what_explains_the_rest_comes_first():
+    snapshot = readings.snapshot()
+    snapshot.update(status="nvml_error", nvml={"rc": 9, "error": "DRIVER_NOT_LOADED"}, gpus=[], count=failed(9))
+    blocked = [check["id"] for check in judge(snapshot)["checks"] if check["status"] == "fail"]
+    assert blocked[0] == "nvml.answers" and "gpu.present" in blocked
+
+
 def test_nothing_that_is_given_is_changed():
     given = [readings.reading(), readings.baseline()]
     before = copy.deepcopy(given)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-import xml.etree.ElementTree as ElementTree
+from xml.etree import ElementTree
 
 import pytest
 import testinfra

@@ -9,7 +9,7 @@ Private to the collection: it may change at any time.
 from __future__ import annotations
 
 import collections
-import xml.etree.ElementTree as ElementTree
+from xml.etree import ElementTree
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import text
 

@@ -6,14 +6,17 @@
 from __future__ import annotations
 
 import copy
+import json
+import pathlib
 
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import registry, smoke, smoke_rates
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _judging
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
 
+DATA = pathlib.Path(smoke.__file__).resolve().parents[2] / "plugin_utils" / "_data" / "health_policy.json"
+POLICY = json.loads(DATA.read_text())
 NAME = "NVIDIA H100 80GB HBM3"
 RATES = {"device_copy": 2900.0, "host_to_device": 55.0, "device_to_host": 53.0, "matrix_product": 6200.0}
 UNITS = {"matrix_product": "GFLOP/s"}
@@ -44,7 +47,7 @@ def document(count=2, factor=1.0, **changes):
 def judge(now, before=None, **policy):
     """{id: {entity: check}} of the family; BEFORE is the baseline's document."""
     baseline = None if before is None else dict(readings.baseline(), smoke=before)
-    health = _health.evaluate(readings.reading(), baseline=baseline, policy=_judging.policy(given=policy), node=readings.NODE, now=readings.NOW, smoke=now,
+    health = _health.evaluate(readings.reading(), baseline=baseline, policy=dict(POLICY, **policy), node=readings.NODE, now=readings.NOW, smoke=now,
                               table=smoke.ROWS)
     checks = {}
     for check in health["checks"]:

@@ -10,7 +10,7 @@ import os
 import pathlib
 import re
 import stat
-import xml.etree.ElementTree as ElementTree
+from xml.etree import ElementTree
 
 import pytest
 

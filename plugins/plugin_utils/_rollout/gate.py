@@ -63,7 +63,7 @@ def _drain(view, node, present, now):
     held = _held_for_good(view)
     if held:
         return held
-    canaries = _canaries(view, node)
+    canaries = _canaries(view, node, present)
     if canaries:
         return canaries
     out = _out_by_domain(view, node.name)
@@ -122,7 +122,7 @@ def _closed(view, node, now):
     return None
 
 
-def _canaries(view, node):
+def _canaries(view, node, present):
     """Nobody else goes before every canary has shown what the change does."""
     if node.canary:
         return None
@@ -134,6 +134,9 @@ def _canaries(view, node):
     if canaries and not shown and all(other.state in state.ENDED for other in canaries):
         return Decision("stop", "no canary is done, so nothing is known of the change: %s" % listed(
             "%s is %s" % (other.name, other.state) for other in canaries))
+    left = [other.name for other in canaries if other.state == "pending" and present is not None and other.name not in present]
+    if left:
+        return Decision("stop", "canary %s did not go, so that nothing is known of the change where it would have shown" % listed(left))
     waiting = [other.name for other in canaries if other.state not in state.ENDED]
     return Decision("wait", "canaries go first: %s" % listed(waiting)) if waiting else None
 

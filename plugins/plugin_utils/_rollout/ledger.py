@@ -147,7 +147,8 @@ class StoredNodes:
 
     def _row(self, node):
         return {
-            "rollout_id": self._id, "name": node.name, "state": node.state, "suspect": node.suspect, "position": node.position, "canary": node.canary, "body": dump(dataclasses.asdict(node)),
+            "rollout_id": self._id, "name": node.name, "state": node.state, "suspect": node.suspect, "position": node.position,
+            "canary": node.canary, "body": dump(dataclasses.asdict(node)),
         }
 
 

@@ -62,6 +62,20 @@ def percent(key, value):
     return float(match.group(1))
 
 
+def _amounts(key, given, fleet, known=None):
+    """Numbers of nodes by name, none of them 0."""
+    if not isinstance(given, dict):
+        raise LimitError("rollout_%s is %r; expected a dictionary." % (key, given))
+    strangers = sorted(name for name in given if known and name not in known)
+    if strangers:
+        raise LimitError("rollout_%s names %s; known: %s." % (key, strangers[0], ", ".join(known)))
+    numbers = {name: amount("%s.%s" % (key, name), value, fleet) for name, value in given.items()}
+    zero = sorted(name for name, value in numbers.items() if value < 1)
+    if zero:
+        raise LimitError("rollout_%s.%s is 0; expected 1 or more, otherwise no node could ever start." % (key, zero[0]))
+    return numbers
+
+
 def complete(given, fleet):
     """The policy with everything in it as the gate needs it; refuses what could never let a node start."""
     unknown = sorted(set(given) - set(DEFAULTS))
@@ -77,16 +91,8 @@ def complete(given, fleet):
             raise LimitError("rollout_%s is %s; expected 1 or more, otherwise no node could ever start." % (key, given.get(key)))
     for key in ("failure_percent", "max_delta_unhealthy"):
         policy[key] = percent(key, policy[key])
-    for key, known in (("failure_classes", state.CLASSES), ("domain_caps", None)):
-        if not isinstance(policy[key], dict):
-            raise LimitError("rollout_%s is %r; expected a dictionary." % (key, policy[key]))
-        for name, value in policy[key].items():
-            if known and name not in known:
-                raise LimitError("rollout_%s names %s; known: %s." % (key, name, ", ".join(known)))
-        policy[key] = {name: amount("%s.%s" % (key, name), value, fleet) for name, value in policy[key].items()}
-        zero = sorted(name for name, value in policy[key].items() if value < 1)
-        if zero:
-            raise LimitError("rollout_%s.%s is 0; expected 1 or more, otherwise no node could ever start." % (key, zero[0]))
+    policy["failure_classes"] = _amounts("failure_classes", policy["failure_classes"], fleet, state.CLASSES)
+    policy["domain_caps"] = _amounts("domain_caps", policy["domain_caps"], fleet)
     for key in ("growth_start", "growth_step", "common_cause", "canary_failures", "broken_elsewhere", "ticket_s", "node_s"):
         value = policy[key]
         if value is not None and (isinstance(value, bool) or not re.fullmatch(r"[0-9]+", str(value))):

@@ -87,7 +87,8 @@ class Store:
 
     def __init__(self, url, patience_s=PATIENCE_S):
         if sa is None:
-            raise StoreError("The ledger needs the Python module SQLAlchemy (2.0 or newer) in the environment of ansible-core on the controller: install it there.")
+            raise StoreError(
+                "The ledger needs the Python module SQLAlchemy (2.0 or newer) in the environment of ansible-core on the controller: install it there.")
         try:
             self.url = sa.engine.make_url(url)
         except sa_exc.ArgumentError:

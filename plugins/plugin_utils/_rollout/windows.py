@@ -14,6 +14,7 @@ from __future__ import annotations
 import datetime
 import re
 import typing as t
+
 import zoneinfo
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")

@@ -88,7 +88,7 @@ def test_a_stranger_is_skipped():
 @pytest.mark.parametrize(
     "states, max_down, present, expected, words",
     [
-        ({"a": "pending", "b": "pending", "c": "pending"}, 1, None, "wait", "a, b go first by the plan's order"),
+        ({"a": "pending", "b": "pending", "c": "pending"}, 1, None, "wait", "a goes first by the plan's order"),
         ({"a": "down", "b": "pending", "c": "pending"}, 2, None, "wait", "b goes first by the plan's order"),
         ({"a": "pending", "b": "pending", "c": "pending"}, 3, None, "go", "0 of 3"),  # there is room for all of them
         ({"a": "done", "b": "skipped", "c": "pending"}, 1, None, "go", "0 of 1"),
@@ -149,6 +149,13 @@ def test_nobody_goes_before_the_canaries_have_shown_the_change(others, canaries,
     decision = ask(view_of(dict({"a": "pending"}, **others), canaries=canaries, **policy))
     assert decision.answer == expected
     assert words in decision.reason
+
+
+def test_a_canary_that_left_without_going_is_not_waited_for():
+    view = view_of({"a": "pending", "b": "pending", "c": "down"}, canaries=("b", "c"), max_down=3)
+    assert ask(view, present=["a", "b", "c"]).answer == "wait"
+    decision = ask(view, present=["a", "c"])
+    assert decision.answer == "stop" and "canary b did not go" in decision.reason
 
 
 def test_a_canary_that_was_sick_before_says_nothing_of_the_change():

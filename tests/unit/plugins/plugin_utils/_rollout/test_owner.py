@@ -9,9 +9,9 @@ import subprocess
 
 import pytest
 
-pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
-
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger, limits, owner
+
+pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
 
 HERE = owner.place()
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)

@@ -9,7 +9,6 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.state import reduce
-
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout.views import LATER, TIME, grant
 
 
@@ -116,7 +115,8 @@ def test_events_of_a_run_that_was_taken_over_count_for_nothing():
 
 @pytest.mark.parametrize(
     "outcomes, step, expected",
-    [([], 1, 1), (["done"], 1, 2), (["done"] * 9, 1, 4), (["done", "done", "failed"], 1, 1), (["done"] * 3 + ["lost"], 1, 2), (["skipped"], 1, 1), (["done"], 2, 3)],
+    [([], 1, 1), (["done"], 1, 2),
+     (["done"] * 9, 1, 4), (["done", "done", "failed"], 1, 1), (["done"] * 3 + ["lost"], 1, 2), (["skipped"], 1, 1), (["done"], 2, 3)],
 )
 def test_the_window_grows_with_success_and_is_halved_by_failure(outcomes, step, expected):
     names = ["n%d" % number for number in range(len(outcomes))]

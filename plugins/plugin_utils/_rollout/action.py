@@ -30,6 +30,7 @@ class RolloutAction(ActionBase):
 
     TRANSFERS_FILES = False
     ARGUMENT_SPEC: dict = {}
+    EXPECTED = EXPECTED
     _requires_connection = False
     _supports_check_mode = True
     _supports_async = False
@@ -39,7 +40,7 @@ class RolloutAction(ActionBase):
         dummy, arguments = self.validate_argument_spec(argument_spec=self.ARGUMENT_SPEC)
         try:
             result.update(self.act(arguments, task_vars or {}))
-        except EXPECTED as exc:
+        except self.EXPECTED as exc:
             result.update(failed=True, msg=str(exc))
         result.setdefault("changed", False)
         return result

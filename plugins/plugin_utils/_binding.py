@@ -2,7 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The controller's NVML binding, and the code that reads the GPUs with it, as one archive for the nodes.
+"""The controller's NVML binding as one archive for the nodes.
 
 Private to the collection: it may change at any time.
 """
@@ -21,10 +21,8 @@ import zipfile
 
 DISTRIBUTION = "nvidia-ml-py"
 DATA_DIRECTORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_data")
-CODE_DIRECTORY = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "module_utils", "_nvml")
 
-# Version None: the archive has no binding, for the reason that PROBLEM tells, and the node's own is used.
-Archive = collections.namedtuple("Archive", ["data", "digest", "version", "problem"], defaults=(None,))
+Archive = collections.namedtuple("Archive", ["data", "digest", "version"])
 
 
 class BindingError(Exception):
@@ -32,7 +30,7 @@ class BindingError(Exception):
 
 
 def find():
-    """(source of pynvml.py, version), of nvidia-ml-py and of nothing else that calls itself pynvml."""
+    """(path of pynvml.py, version), of nvidia-ml-py and of nothing else that calls itself pynvml."""
     advice = "install %s in the Python environment that runs Ansible on the controller" % (DISTRIBUTION,)
     try:
         distribution = importlib.metadata.distribution(DISTRIBUTION)
@@ -61,27 +59,21 @@ def _record_hash(source):
     return base64.urlsafe_b64encode(hashlib.sha256(source).digest()).rstrip(b"=").decode("ascii")
 
 
-def files(directory, suffix):
-    """The contents of the files of DIRECTORY whose names end in SUFFIX, by name."""
-    found = {}
+def data_files(directory=DATA_DIRECTORY):
+    """The data files of the collection by name."""
+    files = {}
     for name in sorted(os.listdir(directory)):
-        if name.endswith(suffix):
+        if name.endswith(".json"):
             with open(os.path.join(directory, name), "rb") as stream:
-                found[name] = stream.read()
-    return found
+                files[name] = stream.read()
+    return files
 
 
-def build(source, version, data, code):
-    """One archive of the binding's SOURCE (None for none), the DATA files and the CODE of this collection that uses the binding.
-
-    The same input gives the same bytes, on any day and machine with the same zlib.
-    """
-    members = {"manifest.json": json.dumps({"version": version}).encode("utf-8")}
-    if source is not None:
-        members["pynvml.py"] = source
-    for folder, contents in (("data", data), ("_nvml", code)):
-        for name, content in contents.items():
-            members["%s/%s" % (folder, name)] = content
+def build(source, version, data):
+    """One archive: the same input gives the same bytes, on any day and machine with the same zlib."""
+    members = {"pynvml.py": source, "manifest.json": json.dumps({"version": version}).encode("utf-8")}
+    for name, content in data.items():
+        members["data/" + name] = content
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name in sorted(members):
@@ -94,10 +86,6 @@ def build(source, version, data, code):
 
 def shipped():
     """The archive of this controller."""
-    problem = None
-    try:
-        source, version = find()
-    except (BindingError, OSError) as exc:
-        source, version, problem = None, None, str(exc)
-    data = build(source, version, files(DATA_DIRECTORY, ".json"), files(CODE_DIRECTORY, ".py"))
-    return Archive(data, hashlib.sha256(data).hexdigest(), version, problem)
+    source, version = find()
+    data = build(source, version, data_files())
+    return Archive(data, hashlib.sha256(data).hexdigest(), version)

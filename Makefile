@@ -41,6 +41,10 @@ sanity: setup ## ansible-test sanity, on two ansible-core versions
 molecule: setup ## the scenarios on the lab alone
 	@$(TESTS) molecule
 
+.PHONY: bench
+bench: setup ## what reading 8 simulated GPUs costs a node, against ansible.builtin.ping; fails past its limits
+	@tests/tools/with.sh main python3 -m tests.bench.gpu_info
+
 .PHONY: rehearse
 rehearse: setup ## run your own playbook on the lab: INVENTORY=path PLAYBOOK=path [ARGS="-e ..."]
 	@test -n "$(INVENTORY)" -a -n "$(PLAYBOOK)" || { echo "usage: make rehearse INVENTORY=path PLAYBOOK=path [ARGS=\"-e ...\"]" >&2; exit 2; }
@@ -59,7 +63,7 @@ build: setup ## build the collection's tarball in .lab/build
 	@tests/tools/with.sh main ansible-galaxy collection build --force --output-path .lab/build
 
 .PHONY: docs
-docs: setup ## write the generated documentation again: roles/*/README.md and docs/modules/*.md
+docs: setup ## write the generated documentation again: roles/*/README.md, docs/modules/*.md and docs/reference/health-checks.md
 	@tests/tools/with.sh main python3 -m tests.tools.docs
 
 .PHONY: clean

@@ -5,44 +5,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
 from pathlib import Path
 
 import pytest
 import testinfra
 
 from tests.lab.config import CHECKOUT
+from tests.lab.disk import unchanged_but
 from tests.lab.play import play
 
 INVENTORY = CHECKOUT / "molecule" / "inventory"
 SSH_CONFIG = CHECKOUT / ".lab" / ("lab" + os.environ.get("GPUFLEET_LAB_ID", "0")) / "ssh" / "config"
 CACHE = Path(os.environ.get("GPUFLEET_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpufleet")
-
-# Everything on the machine's disk; what is in memory (/run, /tmp) goes with a boot, and logs are there to be written to.
-# The time is that of the last change of anything about the file: it cannot be set back. A directory's own time is left out.
-LISTING = r"""find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /var/log \) -prune -o \
- \( -type d -printf '%p\t%y %m %u:%g\n' -o -printf '%p\t%y %m %u:%g %s %C@ %l\n' \)"""
-
-
-def listing(host):
-    return dict(line.split("\t", 1) for line in host.check_output(LISTING).splitlines())
-
-
-@contextlib.contextmanager
-def unchanged_but(*machines, allowed=()):
-    """Nothing on the disks of the machines changes, but for paths that one of the expressions matches whole. Yields what did, by host."""
-    before = [listing(host) for host in machines]
-    changes = {}
-    yield changes
-    for host, old in zip(machines, before, strict=True):
-        new = listing(host)
-        assert len(new) > 10000, "this is no listing of a machine"
-        differ = {path: (old.get(path), new.get(path)) for path in {*old, *new} if old.get(path) != new.get(path)}
-        changes[host.backend.host.name] = sorted(differ)
-        wrong = {path: was for path, was in differ.items() if not any(re.fullmatch(expression, path) for expression in allowed)}
-        assert not wrong, "\n".join("%s: %s -> %s" % (path, *was) for path, was in sorted(wrong.items()))
 
 
 @pytest.fixture(scope="session")

@@ -7,54 +7,27 @@
 from __future__ import annotations
 
 import datetime
-import json
-import os
 
 from ansible.errors import AnsibleActionFail
+from ansible.utils.display import Display
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health_options as options
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import model
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _judging
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._nvml_action import NvmlActionBase
 
-POLICY_FILE = os.path.join(_binding.DATA_DIRECTORY, "health_policy.json")
-
-ARGUMENT_SPEC = {
-    "phase": {"type": "str", "choices": list(model.PHASES), "default": "adhoc"},
-    "baseline": {"type": "dict"},
-    "baseline_file": {"type": "path"},
-    "expected_driver_version": {"type": "str"},
-    "fail_on": {"type": "list", "elements": "str", "choices": ["fail", "unknown"], "default": ["fail", "unknown"]},
-    "waivers": {
-        "type": "list", "elements": "dict", "default": [],
-        "options": {
-            "check": {"type": "str", "required": True},
-            "entity": {"type": "str"},
-            "reason": {"type": "str", "required": True},
-            "expires": {"type": "str", "required": True},
-        },
-    },
-    "timeout_s": {"type": "int", "default": 60},
-}
+# From this verbosity on (-vv) a failed task shows everything as well.
+VERBOSE = 2
 
 
-def load_baseline(path):
-    """The baseline in the file PATH of the controller."""
-    try:
-        with open(path, encoding="utf-8") as stream:
-            return json.load(stream)
-    except OSError as exc:
-        raise AnsibleActionFail("the baseline file %s on the controller cannot be read: %s; take a baseline first (phase: baseline)" % (
-            path, exc.strerror)) from exc
-    except ValueError as exc:
-        raise AnsibleActionFail("the baseline file %s on the controller is not JSON: %s; take a new baseline (phase: baseline)" % (path, exc)) from exc
-
-
-def load_policy(waivers):
-    with open(POLICY_FILE, encoding="utf-8") as stream:
-        policy = json.load(stream)
-    policy["waivers"] = waivers
-    return policy
+def position(baseline):
+    """Where the kernel log was when the baseline was taken: {"boot_id", "seq", "monotonic_us"}; None if it does not say."""
+    found = model.item(baseline, "kernel_log", "position")
+    place = dict((key, model.item(found, key)) for key in ("seq", "monotonic_us"))
+    place = dict((key, value) for key, value in place.items() if isinstance(value, int) and not isinstance(value, bool))
+    boot_id = model.item(found, "boot_id")
+    return dict(place, boot_id=boot_id) if isinstance(boot_id, str) and place else None
 
 
 class ActionModule(NvmlActionBase):
@@ -65,19 +38,15 @@ class ActionModule(NvmlActionBase):
         result = super().run(tmp, task_vars)
         task_vars = task_vars or {}
         self.refuse_internal_options()
-        dummy, args = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC, mutually_exclusive=[("baseline", "baseline_file")])
+        dummy, args = self.validate_argument_spec(argument_spec=options.ARGUMENT_SPEC, mutually_exclusive=options.MUTUALLY_EXCLUSIVE)
         node = str(task_vars.get("inventory_hostname") or "localhost")
-        baseline = args.get("baseline")
-        if args.get("baseline_file"):
-            baseline = load_baseline(self._loader.path_dwim(args["baseline_file"]))
-        policy = load_policy(args["waivers"])
-        # What cannot be used is told before the node is asked anything.
-        try:
-            _health.check(baseline, policy, node)
-        except (_health.BaselineError, _health.PolicyError) as exc:
-            raise AnsibleActionFail("%s: %s" % (node, exc)) from exc
+        baseline, policy, tables = self.given(args, node)
+        request = {"timeout_s": args["timeout_s"]}
+        since = args.get("since") or position(baseline)
+        if since:
+            request["since"] = since
 
-        answer = self.execute_nvml("gpufleet.lifecycle.gpu_health", {"timeout_s": args["timeout_s"]}, task_vars)
+        answer = self.execute_nvml("gpufleet.lifecycle.gpu_health", request, task_vars)
         if answer.get("failed") or "facts" not in answer:
             result.update(answer)
             result["failed"] = True
@@ -86,11 +55,30 @@ class ActionModule(NvmlActionBase):
         facts = answer.pop("facts")
         now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         health = _health.evaluate(
-            facts["snapshot"], facts["audit"], baseline=baseline, policy=policy, expected_driver=args.get("expected_driver_version") or None,
-            phase=args["phase"], node=node, boot_id=facts["boot_id"], now=now)
+            facts, baseline=baseline, policy=policy, tables=tables, expected_driver=args.get("expected_driver_version") or None,
+            phase=args["phase"], node=node, now=now, expect=dict(args.get("expect") or {}, mig_free=args.get("mig_free_reading")), smoke=args.get("smoke"))
         result.update(answer)
-        result.update(changed=False, health=health, baseline=_health.baseline_of(facts["snapshot"], facts["audit"], node, facts["boot_id"], now))
+        result.update(changed=False, health=health, baseline=_health.baseline_of(facts, node, now, args.get("smoke")))
         result["msg"] = _health.summary(health)
         if health["verdict"] in args["fail_on"]:
             result["failed"] = True
+            if not args["full"] and Display().verbosity < VERBOSE:
+                # Ansible prints the whole result of a failed task; what fails would drown in what passes.
+                result["health"] = _health.compact(health)
+                del result["baseline"]
         return result
+
+    def given(self, args, node):
+        """Baseline and policy of the task, and the collection's tables. What cannot be used is told before the node is asked anything."""
+        try:
+            baseline = args.get("baseline")
+            if args.get("baseline_file"):
+                baseline = _judging.baseline(self._loader.path_dwim(args["baseline_file"]), node)
+            elif baseline is not None:
+                _health.check_baseline(baseline, node)
+            if args.get("mig_free_reading") is not None:
+                _health.check_baseline(args["mig_free_reading"], node)
+            path = self._loader.path_dwim(args["policy_file"]) if args.get("policy_file") else None
+            return baseline, _judging.policy(path, args.get("policy"), args["waivers"]), _judging.tables()
+        except (_health.BaselineError, _judging.InputError) as exc:
+            raise AnsibleActionFail("%s: %s" % (node, exc)) from exc

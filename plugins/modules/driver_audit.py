@@ -125,7 +125,9 @@ audit:
           type: str
           sample: grub.cfg default
     versions:
-      description: Every version the node shows, with C(packages) by package and C(modules) by kernel; V(null) where a kernel has no module.
+      description:
+        - Every version the node shows, with C(packages) by package and C(modules) by kernel; V(null) where a kernel has no module.
+        - C(driver_packages) are the packages that must be of the driver's version; V(null) where packages cannot be read.
       type: dict
     dkms:
       description: The NVIDIA entries of C(dkms status).

@@ -45,6 +45,48 @@ options:
       - The driver version that must be loaded and installed, such as V(535.261.03). A package version is understood too.
       - Without it, all places must show the version that is loaded.
     type: str
+  expect:
+    description:
+      - What was done to the node on purpose since the baseline.
+    type: dict
+    suboptions:
+      reboot:
+        description: Whether it was rebooted. If set, a boot that did not happen, or one that nobody asked for, is a failure.
+        type: bool
+      changes:
+        description:
+          - The RV(health.changes[].key) of values that were changed, or patterns of them such as V(mig_*). They are V(expected) in
+            RV(health.changes). It changes no check.
+        type: list
+        elements: str
+        default: []
+  since:
+    description:
+      - Where to read the kernel log from, such as C(baseline.kernel_log.position) of an earlier result. Older events do not count.
+      - Without it, the position of the baseline is used, and without a baseline all that the kernel log still holds counts.
+    type: dict
+    suboptions:
+      boot_id:
+        description: The boot that the position belongs to. In another boot everything counts.
+        type: str
+        required: true
+      seq:
+        description: The sequence number of the last record that was seen, as C(/dev/kmsg) has it.
+        type: int
+      monotonic_us:
+        description: The time of that record in microseconds since the boot, for nodes where only the journal can be read.
+        type: int
+  mig_free_reading:
+    description:
+      - A RV(baseline) of the same node and boot, taken while its MIG instances were destroyed. NVML does not tell about remapped rows while
+        instances exist; they are taken from this reading then.
+      - It may be as old as C(mig_free_reading_age_max_h) of the policy says.
+    type: dict
+  smoke:
+    description:
+      - The RV(gpufleet.lifecycle.gpu_smoke#module:smoke) of M(gpufleet.lifecycle.gpu_smoke), to be judged with the rest and kept in
+        RV(baseline).
+    type: dict
   fail_on:
     description:
       - The verdicts that fail the task. An empty list never fails it for a verdict.
@@ -52,6 +94,18 @@ options:
     elements: str
     choices: [fail, unknown]
     default: [fail, unknown]
+  policy:
+    description:
+      - Thresholds by name, C(models), C(strict) and C(waivers); what it does not say is as in the collection.
+      - The thresholds are listed in the documentation of the checks.
+      - C(models) is a dictionary of thresholds for the GPUs whose name fits a pattern, such as V(*H100*). The longest pattern that fits wins.
+      - C(strict) is a list of ids of checks, or patterns of them, whose notices fail.
+      - An id, a threshold or an entry that does not exist is refused.
+    type: dict
+  policy_file:
+    description:
+      - A YAML or JSON file on the controller with such a policy. What O(policy) says wins over it. A relative path is one from the playbook.
+    type: path
   waivers:
     description:
       - Checks that are accepted for a while although they fail or are unknown. They stay visible as V(waived).
@@ -74,6 +128,12 @@ options:
         description: The last day in UTC, such as V(2026-12-31), or the moment, such as V(2026-12-31T12:00:00Z).
         type: str
         required: true
+  full:
+    description:
+      - Whether a task that its verdict fails returns everything too. Otherwise, and with less than C(-vv), RV(health) is then without the
+        checks that pass and without expected changes, and there is no RV(baseline), since Ansible prints the whole result of a failed task.
+    type: bool
+    default: false
   timeout_s:
     description:
       - The longest time in seconds to wait for NVML.
@@ -120,9 +180,14 @@ EXAMPLES = r"""
         expires: '2026-12-31'
   become: true
 
-- name: Only report
+- name: Hold H100 to a lower temperature, and take no correctable errors
   gpufleet.lifecycle.gpu_health:
-    fail_on: []
+    policy:
+      memory_total_tolerance_percent: 0
+      models:
+        '*H100*':
+          memory_total_tolerance_percent: 0.2
+      strict: [gpu.ecc_*]
   become: true
 """
 
@@ -190,6 +255,13 @@ health:
         message:
           description: What is wrong and the next step; empty if nothing is.
           type: str
+        notice:
+          description: Whether it passes and still deserves a look.
+          type: bool
+        since:
+          description:
+            - V(before) if it does not pass and did not when the baseline was taken, V(during) if it broke since, none if that is not known.
+          type: str
       sample:
         - id: gpu.present
           entity: GPU-5d2f3c1a-0b8e-4f6a-9a53-2f1d8f5f7c10
@@ -199,11 +271,41 @@ health:
           source: baseline
           action: hold
           message: GPU GPU-5d2f3c1a-0b8e-4f6a-9a53-2f1d8f5f7c10 of the baseline, at 0000:1b:00.0, is missing. Look for NVRM lines in the kernel log.
+    notices:
+      description: How many checks pass and still deserve a look.
+      type: int
+    attribution:
+      description: The ids of checks that do not pass, in C(sick_before) and C(broke_during).
+      type: dict
+      sample: {sick_before: [], broke_during: [gpu.persistence]}
+    changes:
+      description: What is different from the baseline.
+      type: list
+      elements: dict
+      contains:
+        entity:
+          description: V(node) or the UUID of a GPU.
+          type: str
+        key:
+          description: What changed.
+          type: str
+        before:
+          description: The value in the baseline.
+          type: raw
+        after:
+          description: The value now.
+          type: raw
+        class:
+          description: V(expected), V(restorable) for a setting, or V(regression).
+          type: str
+    left_out:
+      description: How many checks of which status, and how many expected changes, are not in this result (see O(full)). Empty if it is whole.
+      type: dict
 baseline:
   description: This reading as a baseline for later, schema C(gpufleet.baseline/1), whatever the verdict is.
-  returned: when the node could be read
+  returned: when the node could be read, and the verdict did not fail the task or O(full=true)
   type: dict
-  sample: {schema: gpufleet.baseline/1, node: gpu-r1-1, boot_id: 0b1c, time: "2026-01-31T12:00:00Z", snapshot: {}, audit: {}}
+  sample: {schema: gpufleet.baseline/1, node: gpu-r1-1, boot_id: 0b1c, time: "2026-01-31T12:00:00Z", snapshot: {}, audit: {}, system: {}, kernel_log: {}}
 msg:
   description: The verdict for a person, one line for the node and one for each check that fails or is unknown.
   returned: always
@@ -221,34 +323,14 @@ needs_binding:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import audit
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.runner import Runner
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, node, session
-
-# The verdict is made on the controller; the options for it are the action plugin's and are accepted here for the documentation.
-ARGUMENT_SPEC = {
-    "phase": {"type": "str", "choices": ["baseline", "post", "soak", "adhoc"], "default": "adhoc"},
-    "baseline": {"type": "dict"},
-    "baseline_file": {"type": "path"},
-    "expected_driver_version": {"type": "str"},
-    "fail_on": {"type": "list", "elements": "str", "choices": ["fail", "unknown"], "default": ["fail", "unknown"]},
-    "waivers": {
-        "type": "list", "elements": "dict", "default": [],
-        "options": {
-            "check": {"type": "str", "required": True},
-            "entity": {"type": "str"},
-            "reason": {"type": "str", "required": True},
-            "expires": {"type": "str", "required": True},
-        },
-    },
-    "timeout_s": {"type": "int", "default": 60},
-    "binding_digest": {"type": "str"},
-    "binding_archive": {"type": "str", "no_log": True},
-}
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health_options as options
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import reading
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, node
 
 
 def main():
-    module = AnsibleModule(argument_spec=ARGUMENT_SPEC, mutually_exclusive=[("baseline", "baseline_file")], supports_check_mode=True)
+    module = AnsibleModule(
+        argument_spec=dict(options.ARGUMENT_SPEC, **options.INTERNAL_SPEC), mutually_exclusive=options.MUTUALLY_EXCLUSIVE, supports_check_mode=True)
     if module.params["timeout_s"] < 1:
         module.fail_json(msg="timeout_s is %d; expected at least 1 second" % (module.params["timeout_s"],))
     try:
@@ -259,8 +341,7 @@ def main():
         module.warn(warning)
     if answer.get("needs_binding"):
         module.exit_json(changed=False, needs_binding=True)
-    facts = audit.read("/", Runner())
-    module.exit_json(changed=False, facts={"snapshot": answer["snapshot"], "audit": audit.decide(facts), "boot_id": session.boot_id()})
+    module.exit_json(changed=False, facts=reading.gather(answer["snapshot"], watermark=module.params["since"]))
 
 
 if __name__ == "__main__":

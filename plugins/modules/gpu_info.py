@@ -15,8 +15,9 @@ description:
     another version and a GPU that has fallen off the bus are results, not failures.
   - The pass runs in a child process that is never waited for longer than O(timeout_s), as NVML can hang in the kernel. A child that
     cannot be ended is remembered, and later calls say so instead of starting another.
-  - Nothing has to be installed on the node. The Python module C(pynvml) of the controller's C(nvidia-ml-py) is sent along and kept in
-    Ansible's temporary directory of the user the task becomes; without one on the controller, the node's own is used.
+  - Nothing has to be installed on the node. The Python module C(pynvml) of the controller's C(nvidia-ml-py) is sent along once and kept,
+    with its compiled code, in Ansible's temporary directory of the user the task becomes. Without one on the controller, the node's own
+    is used.
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
   - gpufleet.lifecycle._attributes.info_module
@@ -24,6 +25,38 @@ attributes:
   platform:
     support: full
 options:
+  gather_subset:
+    description:
+      - The subsets of values to read. A value that is not read is not in the result, and RV(snapshot.subsets) lists what was.
+      - V(all) is every subset, and V(!) before a name leaves it out; a list of nothing but such names starts with V(all), and V(!all) leaves
+        out all but V(min). V(min) is always read.
+      - V(min) is C(uuid), C(name), C(pci_bus_id), C(pci_device_id) and C(pci_subsystem_id).
+      - V(identity) is C(serial), C(minor_number), C(board_part_number), C(vbios_version), C(inforom_image_version),
+        C(inforom_config_checksum), C(inforom_valid), C(architecture), C(virtualization_mode), C(addressing_mode), C(gsp_firmware_version)
+        and C(gsp_firmware_mode).
+      - V(memory) is C(memory_total_bytes), C(memory_used_bytes), C(memory_free_bytes), C(memory_reserved_bytes), C(bar1_total_bytes) and
+        C(bar1_used_bytes).
+      - V(ecc) is C(ecc_mode_current), C(ecc_mode_pending), C(ecc_volatile_corrected), C(ecc_volatile_uncorrected), C(ecc_aggregate_corrected),
+        C(ecc_aggregate_uncorrected), C(ecc_counters) for SRAM and DRAM apart, and C(sram_ecc) with the threshold that asks for a replacement.
+      - V(repair) is C(remapped_rows), C(remap_histogram) of the banks by spare rows, C(retired_pages), C(retired_pages_pending),
+        C(repair_status) and C(recovery_action).
+      - V(modes) is C(persistence_mode) and C(compute_mode).
+      - V(clocks) is C(clock_sm_mhz), C(clock_mem_mhz), C(clocks_mhz), C(clocks_max_mhz), C(applications_clocks_mhz),
+        C(applications_clocks_default_mhz), C(clocks_event_reasons) and C(violation_ns).
+      - V(temperatures) is C(temperature_gpu_c), C(temperature_memory_c), C(temperature_margin_c) to the slowdown, C(temperature_limits_c) and
+        C(temperature_margin_limits_c), the same limits as such margins.
+      - V(power) is C(power_usage_mw), C(power_limit_mw), C(power_limit_default_mw), C(power_limit_enforced_mw), C(power_limit_min_mw) and
+        C(power_limit_max_mw).
+      - V(pcie) is C(pcie_gen_current), C(pcie_gen_max), C(pcie_gen_device_max), C(pcie_width_current), C(pcie_width_max) and
+        C(pcie_replay_count).
+      - V(nvlink) is C(nvlink_active) and C(nvlinks), each link with its version, remote end and errors.
+      - V(fabric) is C(fabric) and C(fabric_state), which is the same.
+      - V(mig) is C(mig_mode_current), C(mig_mode_pending), C(mig_max_devices) and C(mig_instances).
+      - V(processes) is C(compute_processes) and C(graphics_processes).
+      - V(p2p) is C(p2p), the capabilities towards each other GPU by its UUID.
+    type: list
+    elements: str
+    default: [all]
   timeout_s:
     description:
       - The longest time in seconds to wait for NVML. Without persistence mode, waking up a GPU takes one to three seconds each.
@@ -62,6 +95,16 @@ EXAMPLES = r"""
       - gpus.nvml_available
       - gpus.snapshot.gpus | map(attribute='persistence_mode.value') | unique | list == [1]
 
+- name: Read clocks and temperatures only
+  gpufleet.lifecycle.gpu_info:
+    gather_subset: [clocks, temperatures]
+  become: true
+
+- name: Read all but the matrix of peers
+  gpufleet.lifecycle.gpu_info:
+    gather_subset: ['!p2p']
+  become: true
+
 - name: Fail where NVML does not answer within ten seconds
   gpufleet.lifecycle.gpu_info:
     timeout_s: 10
@@ -92,6 +135,8 @@ snapshot:
     - All values, schema C(gpufleet.snapshot/1). Also returned on failure.
     - A value that was read is a dictionary with C(value), and C(rc) V(0). One that was not has C(value) null, the return code of NVML
       in C(rc) and its name in C(error), for example V(3) and V(NOT_SUPPORTED).
+    - In a value made of several answers, such as C(clocks_mhz), a part that the GPU does not have is null; an error of a part is the code
+      of the whole.
     - The code V(-1) (V(UNREADABLE)) is the collection's own and says that there was no answer that could be used.
   returned: always
   type: dict
@@ -120,6 +165,10 @@ snapshot:
     count:
       description: The value of the number of GPUs.
       type: dict
+    subsets:
+      description: The subsets that were read, see O(gather_subset); empty if the GPUs could not be read.
+      type: list
+      elements: str
     gpus:
       description:
         - The GPUs in NVML's order, which may change over a reboot; identify them by C(uuid) and C(pci_bus_id).
@@ -147,9 +196,13 @@ needs_binding:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, codes, node
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, node
+
+# Return codes that say whether the kernel module is loaded: SUCCESS, LIB_RM_VERSION_MISMATCH, DRIVER_NOT_LOADED.
+DRIVER_LOADED = {0: True, 18: True, 9: False}
 
 ARGUMENT_SPEC = {
+    "gather_subset": {"type": "list", "elements": "str", "default": ["all"]},
     "timeout_s": {"type": "int", "default": 60},
     "fail_if_unavailable": {"type": "bool", "default": False},
     "binding_digest": {"type": "str"},
@@ -163,8 +216,8 @@ def describe(snapshot):
     count = snapshot["count"]
     return {
         "nvml_available": snapshot["status"] == "ok",
-        "driver_loaded": {0: True, 18: True, codes.DRIVER_NOT_LOADED: False}.get(rc),
-        "gpu_count": count["value"] if count["rc"] == codes.SUCCESS else None,
+        "driver_loaded": DRIVER_LOADED.get(rc),
+        "gpu_count": count["value"] if count["rc"] == 0 else None,
         "snapshot": snapshot,
     }
 
@@ -174,8 +227,9 @@ def main():
     if module.params["timeout_s"] < 1:
         module.fail_json(msg="timeout_s is %d; expected at least 1 second" % (module.params["timeout_s"],))
     try:
-        answer = node.read(module._remote_tmp, module.params["binding_digest"], module.params["binding_archive"], module.params["timeout_s"])
-    except binding.CacheError as exc:
+        answer = node.read(module._remote_tmp, module.params["binding_digest"], module.params["binding_archive"], module.params["timeout_s"],
+                           module.params["gather_subset"])
+    except (binding.CacheError, ValueError) as exc:
         module.fail_json(msg="NVML was not read: %s" % (exc,))
     for warning in answer["warnings"]:
         module.warn(warning)

@@ -2,7 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The controller's NVML binding as one archive for the nodes.
+"""The controller's NVML binding, and the code that reads the GPUs with it, as one archive for the nodes.
 
 Private to the collection: it may change at any time.
 """
@@ -21,8 +21,10 @@ import zipfile
 
 DISTRIBUTION = "nvidia-ml-py"
 DATA_DIRECTORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_data")
+CODE_DIRECTORY = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "module_utils", "_nvml")
 
-Archive = collections.namedtuple("Archive", ["data", "digest", "version"])
+# Version None: the archive has no binding, for the reason that PROBLEM tells, and the node's own is used.
+Archive = collections.namedtuple("Archive", ["data", "digest", "version", "problem"], defaults=(None,))
 
 
 class BindingError(Exception):
@@ -30,7 +32,7 @@ class BindingError(Exception):
 
 
 def find():
-    """(path of pynvml.py, version), of nvidia-ml-py and of nothing else that calls itself pynvml."""
+    """(source of pynvml.py, version), of nvidia-ml-py and of nothing else that calls itself pynvml."""
     advice = "install %s in the Python environment that runs Ansible on the controller" % (DISTRIBUTION,)
     try:
         distribution = importlib.metadata.distribution(DISTRIBUTION)
@@ -59,21 +61,27 @@ def _record_hash(source):
     return base64.urlsafe_b64encode(hashlib.sha256(source).digest()).rstrip(b"=").decode("ascii")
 
 
-def data_files(directory=DATA_DIRECTORY):
-    """The data files of the collection by name."""
-    files = {}
+def files(directory, suffix):
+    """The contents of the files of DIRECTORY whose names end in SUFFIX, by name."""
+    found = {}
     for name in sorted(os.listdir(directory)):
-        if name.endswith(".json"):
+        if name.endswith(suffix):
             with open(os.path.join(directory, name), "rb") as stream:
-                files[name] = stream.read()
-    return files
+                found[name] = stream.read()
+    return found
 
 
-def build(source, version, data):
-    """One archive: the same input gives the same bytes, on any day and machine with the same zlib."""
-    members = {"pynvml.py": source, "manifest.json": json.dumps({"version": version}).encode("utf-8")}
-    for name, content in data.items():
-        members["data/" + name] = content
+def build(source, version, data, code):
+    """One archive of the binding's SOURCE (None for none), the DATA files and the CODE of this collection that uses the binding.
+
+    The same input gives the same bytes, on any day and machine with the same zlib.
+    """
+    members = {"manifest.json": json.dumps({"version": version}).encode("utf-8")}
+    if source is not None:
+        members["pynvml.py"] = source
+    for folder, contents in (("data", data), ("_nvml", code)):
+        for name, content in contents.items():
+            members["%s/%s" % (folder, name)] = content
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name in sorted(members):
@@ -86,6 +94,10 @@ def build(source, version, data):
 
 def shipped():
     """The archive of this controller."""
-    source, version = find()
-    data = build(source, version, data_files())
-    return Archive(data, hashlib.sha256(data).hexdigest(), version)
+    problem = None
+    try:
+        source, version = find()
+    except (BindingError, OSError) as exc:
+        source, version, problem = None, None, str(exc)
+    data = build(source, version, files(DATA_DIRECTORY, ".json"), files(CODE_DIRECTORY, ".py"))
+    return Archive(data, hashlib.sha256(data).hexdigest(), version, problem)

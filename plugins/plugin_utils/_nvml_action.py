@@ -36,21 +36,17 @@ class NvmlActionBase(ActionBase):
 
     def execute_nvml(self, module_name, module_args, task_vars):
         """The module's result, with the warnings of both calls."""
-        problem = None
         args = dict(module_args)
-        archive = None
-        try:
-            archive = _binding.shipped()
-            args["binding_digest"] = archive.digest
-        except (_binding.BindingError, OSError) as exc:
-            problem = str(exc)
+        archive = _binding.shipped()
+        args["binding_digest"] = archive.digest
         result = self._execute_module(module_name=module_name, module_args=args, task_vars=task_vars)
-        if archive is not None and result.get("needs_binding") and not result.get("failed"):
+        if result.get("needs_binding") and not result.get("failed"):
             warnings = list(result.get("warnings") or [])
             args["binding_archive"] = base64.b64encode(archive.data).decode("ascii")
             result = self._execute_module(module_name=module_name, module_args=args, task_vars=task_vars)
             if warnings:
                 result["warnings"] = warnings + list(result.get("warnings") or [])
+        problem = archive.problem
         # gpu_info answers the snapshot itself, gpu_health has it among the facts of the node.
         snapshot = (result.get("facts") or result).get("snapshot")
         if problem and isinstance(snapshot, dict) and snapshot.get("status") == "no_binding":

@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 #
 # Usage: build.sh OUTDIR
-# Compiles the simulator's C parts into OUTDIR: libnvidia-ml.so.1, libgpusim-uname.so and nvidia-persistenced.
+# Compiles the simulator's C parts into OUTDIR: libnvidia-ml.so.1, libcuda.so.1, libgpusim-uname.so and nvidia-persistenced.
 set -eu
 
 if [ $# -ne 1 ]; then
@@ -25,11 +25,13 @@ trap 'rm -rf "$work"' EXIT
 flags="-std=gnu11 -O2 -g0 -Wall -Wextra -Werror -fvisibility=hidden"
 # shellcheck disable=SC2086  # a list of flags
 "$cc" $flags -fPIC -shared -pthread -Wl,-soname,libnvidia-ml.so.1 -Wl,-z,defs \
-    -o "$work/libnvidia-ml.so.1" "$src/nvml.c" "$src/state.c"
+    -o "$work/libnvidia-ml.so.1" "$src/nvml.c" "$src/nvml_mig.c" "$src/nvml_set.c" "$src/state.c"
+# shellcheck disable=SC2086
+"$cc" $flags -O3 -fPIC -shared -pthread -Wl,-soname,libcuda.so.1 -Wl,-z,defs -o "$work/libcuda.so.1" "$src/cuda.c" "$src/state.c"
 # shellcheck disable=SC2086
 "$cc" $flags -fPIC -shared -Wl,-z,defs -o "$work/libgpusim-uname.so" "$src/uname.c"
 # shellcheck disable=SC2086
 "$cc" $flags -o "$work/nvidia-persistenced" "$src/persistenced.c" "$src/state.c"
-for file in libnvidia-ml.so.1 libgpusim-uname.so nvidia-persistenced; do
+for file in libnvidia-ml.so.1 libcuda.so.1 libgpusim-uname.so nvidia-persistenced; do
     mv -f "$work/$file" "$out/$file"
 done

@@ -42,6 +42,7 @@ install -m 0644 "$here"/profiles/*.ini "$lib/profiles/"
 install -m 0644 "$built/libnvidia-ml.so.1" "$lib/libnvidia-ml.so.1"
 install -m 0644 "$built/libgpusim-uname.so" "$lib/libgpusim-uname.so"
 install -m 0644 "$built/libnvidia-ml.so.1" "$root/usr/local/lib/libnvidia-ml.so.1"
+install -m 0644 "$built/libcuda.so.1" "$root/usr/local/lib/libcuda.so.1"
 
 wrapper() {
     {
@@ -72,6 +73,12 @@ install -D -m 0755 "$built/nvidia-persistenced" "$root/usr/bin/nvidia-persistenc
 
 install -m 0644 "$here/gpusim-boot.service" "$root/etc/systemd/system/gpusim-boot.service"
 ln -sfn ../gpusim-boot.service "$root/etc/systemd/system/sysinit.target.wants/gpusim-boot.service"
+
+# The fabric manager of nodes with NVSwitches.
+install -m 0755 "$here/nv-fabricmanager" "$root/usr/local/bin/nv-fabricmanager"
+install -D -m 0644 "$here/nvidia-fabricmanager.service" "$root/usr/local/lib/systemd/system/nvidia-fabricmanager.service"
+install -d -m 0755 "$root/etc/systemd/system/multi-user.target.wants"
+ln -sfn /usr/local/lib/systemd/system/nvidia-fabricmanager.service "$root/etc/systemd/system/multi-user.target.wants/nvidia-fabricmanager.service"
 
 # Which functions the NVML library has follows from the driver package: looked at again after each package run.
 cat > "$root/etc/apt/apt.conf.d/99gpusim" <<'END'

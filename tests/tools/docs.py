@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write the generated documentation: a README for every role and a page for every module.
+"""Write the generated documentation: a README for every role, a page for every module, and the list of the health checks.
 
 python3 -m tests.tools.docs            write what differs
 python3 -m tests.tools.docs --check    write nothing; name what differs and exit 1; lint the modules' documentation as well
@@ -12,6 +12,7 @@ Runs in the environment `main` (ansible-doc, antsibull-docs and PyYAML are there
 from __future__ import annotations
 
 import difflib
+import importlib
 import json
 import os
 import pathlib
@@ -20,12 +21,14 @@ import sys
 
 import yaml
 
-from tests.tools import module_docs, role_docs
+from tests.tools import check_docs, module_docs, role_docs
 from tests.tools.common import COLLECTION, ROOT
 
 NAME = ".".join(COLLECTION)
 BIN = pathlib.Path(sys.prefix) / "bin"
 MODULE_PAGES = ROOT / "docs" / "modules"
+CHECKS_PAGE = ROOT / "docs" / "reference" / "health-checks.md"
+POLICY = ROOT / "plugins" / "plugin_utils" / "_data" / "health_policy.json"
 
 
 def ansible_environment():
@@ -62,6 +65,14 @@ def module_pages():
     for name in names:
         yield MODULE_PAGES / (name.rpartition(".")[2] + ".md"), module_docs.render(name, documented[name])
     yield MODULE_PAGES / "README.md", module_docs.index(documented)
+
+
+def checks_page():
+    """The content of the page about the health checks."""
+    sys.path.insert(0, ansible_environment()["ANSIBLE_COLLECTIONS_PATH"])
+    package = ".".join(("ansible_collections", *COLLECTION, "plugins", "module_utils", "_health"))
+    registry, model = (importlib.import_module(package + "." + name) for name in ("registry", "model"))
+    return check_docs.render(registry.FAMILIES, model.ACTIONS, json.loads(POLICY.read_text(encoding="utf-8")))
 
 
 def stale_pages(wanted):
@@ -114,6 +125,7 @@ def main(arguments):
     """Write or check; answer the exit status."""
     wanted = dict(role_pages())
     wanted.update(module_pages())
+    wanted[CHECKS_PAGE] = checks_page()
     if arguments == ["--check"]:
         wrong = check(wanted)
         return 1 if lint() != 0 or wrong else 0

@@ -37,6 +37,7 @@ def decide(facts, wanted_version=None, expect_loaded=True):
             "library": facts["library"]["version"],
             "gsp_firmware": list(facts["gsp_firmware"]),
             "packages": dict((name, item["version"]) for name, item in sorted(facts["dpkg"]["packages"].items())),
+            "driver_packages": findings.driver_packages(facts) if facts["dpkg"]["available"] else None,
             "modules": dict((kernel, module_of(item)) for kernel, item in facts["modules"].items()),
         },
         "dkms": [dict((key, entry[key]) for key in ("name", "version", "kernel", "arch", "state", "note")) for entry in facts["dkms"]["entries"]],

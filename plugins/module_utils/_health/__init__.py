@@ -9,8 +9,10 @@ Private to the collection: it may change at any time.
 
 from __future__ import annotations
 
-from .baseline import BaselineError, baseline_of
+from .baseline import BaselineError, baseline_of, check_baseline
 from .policy import PolicyError
-from .verdict import check, evaluate, summary
+from .tables import TableError
+from .tables import check as check_table
+from .verdict import check_policy, compact, evaluate, summary
 
-__all__ = ["BaselineError", "PolicyError", "baseline_of", "check", "evaluate", "summary"]
+__all__ = ["BaselineError", "PolicyError", "TableError", "baseline_of", "check_baseline", "check_policy", "check_table", "compact", "evaluate", "summary"]

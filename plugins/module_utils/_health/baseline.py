@@ -9,19 +9,29 @@ Private to the collection: it may change at any time.
 
 from __future__ import annotations
 
-from . import model
+from . import diff, model, policy
 from .model import FAIL, NODE, NOT_APPLICABLE, PASS, UNKNOWN
 
 SCHEMA = "gpufleet.baseline/1"
+SECTIONS = ("snapshot", "audit", "system", "kernel_log")
 
 
 class BaselineError(Exception):
-    """The baseline must not be used; the text says why and what to do."""
+    """The baseline must not be used; the text says why and what to do, path is the way to the place that is wrong."""
+
+    def __init__(self, text, path=()):
+        super().__init__(text)
+        self.path = tuple(path)
 
 
-def baseline_of(snapshot, audit, node, boot_id, now):
-    """The baseline document of a reading taken at NOW (text, UTC)."""
-    return {"schema": SCHEMA, "node": node, "boot_id": boot_id, "time": now, "snapshot": snapshot, "audit": audit}
+def baseline_of(reading, node, now, smoke=None):
+    """The baseline document of a READING (gpufleet.reading/1) taken at NOW (text, UTC), with the result of gpu_smoke if there is one."""
+    document = {"schema": SCHEMA, "node": node, "time": now}
+    for key in ("boot_id",) + SECTIONS:
+        document[key] = model.item(reading, key)
+    if smoke is not None:
+        document["smoke"] = smoke
+    return document
 
 
 def check_baseline(baseline, node):
@@ -30,17 +40,24 @@ def check_baseline(baseline, node):
     if not isinstance(baseline, dict):
         raise BaselineError("the baseline is a %s, not a dictionary; %s" % (type(baseline).__name__, again))
     if baseline.get("schema") != SCHEMA:
-        raise BaselineError("the baseline has schema %r, expected %r; %s" % (baseline.get("schema"), SCHEMA, again))
+        raise BaselineError("the baseline has schema %r, expected %r; %s" % (baseline.get("schema"), SCHEMA, again), ("schema",))
     if not isinstance(baseline.get("node"), str) or not baseline["node"]:
-        raise BaselineError("the baseline names no node; %s" % (again,))
+        raise BaselineError("the baseline names no node; %s" % (again,), ("node",))
     if baseline["node"] != node:
-        raise BaselineError("the baseline is that of node %s, not of %s; pass the baseline of %s" % (baseline["node"], node, node))
+        raise BaselineError("the baseline is that of node %s, not of %s; pass the baseline of %s" % (baseline["node"], node, node), ("node",))
     snapshot = baseline.get("snapshot")
     if not isinstance(snapshot, dict) or not isinstance(snapshot.get("gpus"), list):
-        raise BaselineError("the baseline of %s holds no reading of its GPUs; %s" % (node, again))
+        raise BaselineError("the baseline of %s holds no reading of its GPUs (snapshot.gpus); %s" % (node, again), ("snapshot", "gpus"))
+    for number, gpu in enumerate(snapshot["gpus"]):
+        if not isinstance(gpu, dict):
+            raise BaselineError("snapshot.gpus[%d] in the baseline of %s is of type %s, expected a dictionary; %s" % (number, node, type(gpu).__name__, again),
+                                ("snapshot", "gpus", number))
+    for key in SECTIONS + ("smoke",):
+        if not isinstance(baseline.get(key), (dict, type(None))):
+            raise BaselineError("%s in the baseline of %s is of type %s, expected a dictionary; %s" % (key, node, type(baseline[key]).__name__, again), (key,))
 
 
-def checks(ctx):
+def usable(ctx):
     """Whether there is something to compare with where there must be."""
     ident = "baseline.usable"
     if ctx.baseline is None:
@@ -61,3 +78,34 @@ def checks(ctx):
         return [model.check(ident, NODE, FAIL, bool(model.item(ctx.snapshot, "simulated")), bool(model.item(old, "simulated")), "baseline", "hold",
                             "One of baseline and reading is simulated and the other is not. Take a new baseline.")]
     return [model.check(ident, NODE, PASS, status, "ok", "baseline")]
+
+
+def changes(ctx):
+    """What is different from the baseline; empty without one."""
+    if ctx.baseline is None:
+        return []
+    accepted = model.item(ctx.expect, "changes")
+    accepted = [pattern for pattern in accepted if isinstance(pattern, str)] if isinstance(accepted, list) else []
+    return diff.changes(ctx.baseline, ctx.reading, accepted, policy.limit(ctx, "memory_total_tolerance_percent"))
+
+
+def regressed(ctx):
+    """Changes for the worse that nobody announced. What makes a node unfit has a check of its own that fails."""
+    ident = "baseline.changes"
+    if ctx.baseline is None:
+        return model.check(ident, NODE, NOT_APPLICABLE, None, None, "baseline", message="Nothing is compared with an earlier reading.")
+    found = ["%s %s" % (change["entity"], change["key"]) for change in changes(ctx) if change["class"] == diff.REGRESSION]
+    if not found:
+        return model.check(ident, NODE, PASS, [], [], "baseline")
+    shown = ", ".join(found[:5]) + (" and %d more" % (len(found) - 5) if len(found) > 5 else "")
+    return model.check(ident, NODE, PASS, found, [], "baseline", notice=True, message=(
+        "%d values changed for the worse since the baseline: %s. Look at the verdict's changes; announce them (expect.changes) if they are meant, "
+        "or take a new baseline." % (len(found), shown)))
+
+
+ROWS = (
+    model.Row("baseline.usable", "node", usable, "There is a baseline to compare with where there must be, and it holds every GPU",
+              ("baseline.snapshot",), "this collection", ()),
+    model.Row("baseline.changes", "node", regressed, "Nothing changed for the worse since the baseline (a notice)", ("baseline", "reading"),
+              "this collection", (2, 39, 50, 53)),
+)

@@ -9,14 +9,10 @@ Private to the collection: it may change at any time.
 
 from __future__ import annotations
 
-from . import codes, model
+from . import codes, diff, model
 from .model import FAIL, NODE, PASS, UNKNOWN
 
 LOOK = "Look for NVRM lines in the kernel log."
-
-
-def checks(ctx):
-    return count(ctx) + on_the_bus(ctx) + handles(ctx) + present(ctx)
 
 
 def count(ctx):
@@ -93,10 +89,22 @@ def present(ctx):
     if ctx.baseline is None:
         told = set(check["entity"] for check in result)
         return result + [model.check("gpu.present", ident, PASS, model.address(gpu), None, "hardware") for ident, gpu in now.items() if ident not in told]
+    return result + compared(now, ctx)
+
+
+def compared(now, ctx):
+    """The GPUs by UUID as they are NOW against those of the baseline."""
+    result = []
     before = model.by_uuid(ctx.baseline["snapshot"])
+    where = diff.places(ctx.baseline["snapshot"], ctx.snapshot)
     for ident, old in before.items():
         place = model.address(old)
-        if ident not in now:
+        if ident in where["replaced"]:
+            other = where["replaced"][ident][1]
+            result.append(model.check("gpu.present", ident, FAIL, other, ident, "baseline", "hold",
+                                      "GPU %s of the baseline is gone, and GPU %s is in its place, at %s. If it was replaced, take a new baseline." % (
+                                          ident, other, place)))
+        elif ident not in now:
             result.append(model.check("gpu.present", ident, FAIL, None, place, "baseline", "hold",
                                       "GPU %s of the baseline, at %s, is missing. %s" % (ident, place, LOOK)))
         elif model.address(now[ident]) != place:
@@ -110,3 +118,14 @@ def present(ctx):
             result.append(model.check("gpu.present", ident, FAIL, model.address(now[ident]), None, "baseline", "hold",
                                       "GPU %s at %s is not in the baseline. If it was replaced, take a new baseline." % (ident, model.address(now[ident]))))
     return result
+
+
+ROWS = (
+    model.Row("gpu.count", "node", count, "NVML's count of GPUs, its list and the baseline agree", ("snapshot.count", "snapshot.gpus"),
+              "NVML nvmlDeviceGetCount_v2", (1,)),
+    model.Row("gpu.on_bus", "node", on_the_bus, "Every NVIDIA GPU on the PCI bus is opened by NVML, and the other way round",
+              ("audit.pci", "snapshot.gpus[].handle", "snapshot.gpus[].pci_bus_id"), "lspci, class 03 of vendor 10de", (1,)),
+    model.Row("gpu.handle", "node", handles, "NVML opens each GPU", ("snapshot.gpus[].handle",), "NVML nvmlDeviceGetHandleByIndex_v2", (1, 7)),
+    model.Row("gpu.present", "node", present, "The same GPUs, by UUID, at the same PCI addresses as in the baseline",
+              ("snapshot.gpus[].uuid", "snapshot.gpus[].pci_bus_id"), "NVML nvmlDeviceGetUUID, nvmlDeviceGetPciInfo_v3", (2,)),
+)

@@ -2,13 +2,81 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All families of checks, in the order of the report. A new family is a module with a function checks(context) and a line here.
+"""All families of checks, in the order of the report, and the table of all their rows.
+
+A new family is a module of this package that ends with ROWS = (model.Row(...), ...), and its name here.
 
 Private to the collection: it may change at any time.
 """
 
 from __future__ import annotations
 
-from . import baseline, gpus, nvml, settings, state, versions
+from . import (
+    baseline,
+    clocks,
+    containers,
+    cuda,
+    devices,
+    driver_files,
+    ecc,
+    fabric,
+    fabric_services,
+    gpus,
+    identity,
+    memory,
+    mig,
+    mig_free,
+    modes,
+    network,
+    node,
+    nvlink,
+    nvml,
+    pcie,
+    power,
+    processes,
+    recovery,
+    remap,
+    sections,
+    services,
+    smoke,
+    sxid,
+    thermal,
+    versions,
+    xid,
+)
 
-FAMILIES = (nvml, baseline, gpus, versions, state, settings)
+FAMILIES = (
+    sections,
+    nvml,
+    baseline,
+    mig_free,
+    gpus,
+    versions,
+    driver_files,
+    cuda,
+    devices,
+    identity,
+    recovery,
+    ecc,
+    remap,
+    memory,
+    clocks,
+    thermal,
+    power,
+    pcie,
+    nvlink,
+    fabric,
+    mig,
+    modes,
+    processes,
+    xid,
+    sxid,
+    fabric_services,
+    network,
+    services,
+    containers,
+    node,
+    smoke,
+)
+TABLE = tuple(row for family in FAMILIES for row in family.ROWS)
+IDENTS = frozenset(row.ident for row in TABLE)

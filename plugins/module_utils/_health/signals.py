@@ -46,7 +46,7 @@ def before_of(ctx, gpu, key):
     """The reading of KEY in the baseline; None without a baseline, or if the GPU is not in it."""
     if ctx.baseline is None:
         return None
-    old = model.by_uuid(ctx.baseline["snapshot"]).get(model.uuid(gpu))
+    old = model.by_uuid(model.item(ctx.baseline, "snapshot")).get(model.uuid(gpu))
     return None if old is None else model.reading(old, key)
 
 

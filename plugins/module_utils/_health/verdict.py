@@ -9,48 +9,98 @@ Private to the collection: it may change at any time.
 
 from __future__ import annotations
 
+from . import attribution, mig_free, model, registry, signals, versions
 from . import baseline as baseline_family
-from . import model, registry, versions
 from . import policy as policy_rules
-from .model import FAIL, PASS, UNKNOWN
+from .diff import EXPECTED
+from .model import FAIL, NOT_APPLICABLE, PASS, UNKNOWN
 
 SCHEMA = "gpufleet.health/1"
 
 
-def check(baseline, policy, node):
-    """Refuse a baseline or a policy that cannot be used, before anything is read; raises as evaluate does."""
-    if baseline is not None:
-        baseline_family.check_baseline(baseline, node)
-    policy_rules.complete(policy)
+def check_policy(policy, rows=None):
+    """Refuse a policy that cannot be followed; ROWS are the data file's, for the bounds of thresholds. Raises PolicyError."""
+    policy_rules.complete(policy, registry.IDENTS, rows)
 
 
-def evaluate(snapshot, audit, baseline=None, policy=None, expected_driver=None, phase="adhoc", node="", boot_id=None, now=""):
-    """Judge a reading. NOW is the time of the reading in UTC, like 2026-01-31T12:00:00Z.
+def evaluate(reading, baseline=None, policy=None, tables=None, expected_driver=None, phase="adhoc", node="", now="", expect=None, smoke=None,
+             table=None):
+    """Judge a READING (gpufleet.reading/1). NOW is its time in UTC, like 2026-01-31T12:00:00Z; SMOKE is the result of gpu_smoke.
+
+    TABLE are the rows to judge by, None for all. With some rows only, changes since the baseline are not told.
 
     Raises BaselineError for a baseline that is none or another node's, PolicyError for a policy that cannot be followed.
     """
     if phase not in model.PHASES:
         raise ValueError("phase is %r, expected one of %s" % (phase, ", ".join(model.PHASES)))
-    check(baseline, policy, node)
-    rules = policy_rules.complete(policy)
-    ctx = model.Context(snapshot, audit, baseline, rules, expected_driver, phase)
-    checks = []
-    for family in registry.FAMILIES:
-        checks += family.checks(ctx)
-    checks = policy_rules.apply(checks, rules["waivers"], now)
-    checks.sort(key=lambda check: (check["id"], check["entity"], check["status"], check["message"]))
+    if baseline is not None:
+        baseline_family.check_baseline(baseline, node)
+    rules = policy_rules.complete(policy, registry.IDENTS)
+    expect = dict(expect) if isinstance(expect, dict) else {}
+    expect["mig_free"] = mig_free.usable(expect.get("mig_free"), model.item(reading, "boot_id"), node, now, rules)
+    ctx = context(reading, baseline, rules, tables, expected_driver, phase, expect, smoke)
+    earlier = None
+    if baseline is not None:
+        # The baseline is judged by the same rules, but not by what is wanted now.
+        earlier = policy_rules.tightened(judged(context(baseline, None, rules, tables, None, "baseline", {}, baseline.get("smoke")), table), rules)
+    checks = policy_rules.apply(attribution.attribute(policy_rules.tightened(judged(ctx, table), rules), earlier), rules, now)
+    # In the order of the table: what explains the rest comes first.
+    order = dict((row.ident, number) for number, row in enumerate(registry.TABLE))
+    checks.sort(key=lambda check: (order.get(check["id"], len(order)), check["entity"], check["status"], check["message"]))
     return {
         "schema": SCHEMA,
         "node": node,
-        "boot_id": boot_id,
+        "boot_id": model.item(reading, "boot_id"),
         "time": now,
         "phase": phase,
-        "simulated": bool(model.item(snapshot, "simulated")),
-        "driver": dict(versions.seen(snapshot, audit), expected=versions.upstream(expected_driver)),
+        "simulated": bool(model.item(ctx.snapshot, "simulated")),
+        "driver": dict(versions.seen(ctx.snapshot, ctx.audit), expected=versions.upstream(expected_driver)),
         "verdict": overall(checks),
         "action": action(checks),
+        "notices": len([check for check in checks if check["notice"]]),
+        "attribution": attribution.summed(checks),
+        "changes": baseline_family.changes(ctx) if table is None else [],
         "checks": checks,
+        "left_out": {},
     }
+
+
+def context(reading, baseline, rules, tables, expected_driver, phase, expect, smoke):
+    """What the judges are given; sections that are missing or no dictionaries are None."""
+    sections = dict((key, section if isinstance(section, dict) else None)
+                    for key, section in ((key, model.item(reading, key)) for key in baseline_family.SECTIONS))
+    sections["snapshot"] = mig_free.graft(sections["snapshot"], expect.get("mig_free"))
+    return model.Context(
+        reading=reading if isinstance(reading, dict) else {}, smoke=smoke, baseline=baseline, policy=rules,
+        tables=tables if isinstance(tables, dict) else {}, expected_driver=expected_driver, phase=phase, expect=expect, **sections)
+
+
+def judged(ctx, table=None):
+    """All checks of the table, or of TABLE."""
+    checks = []
+    for row in registry.TABLE if table is None else table:
+        if row.scope == "node":
+            checks += asked(row, model.NODE, ctx)
+        else:
+            for gpu in signals.ready(ctx):
+                checks += asked(row, model.entity(gpu), ctx, gpu)
+    return checks
+
+
+def asked(row, entity, *arguments):
+    """The checks of one judge. What it cannot digest is unknown, never a pass and never the end of the verdict."""
+    try:
+        answer = row.judge(*arguments)
+        answer = [answer] if isinstance(answer, dict) else list(answer)
+        wrong = [check for check in answer if check["id"] != row.ident or check["status"] not in model.STATUSES or check["action"] not in model.ACTIONS]
+        if not wrong:
+            return answer
+        problem = "it answered %r" % (wrong[0],)
+    except Exception as exc:  # noqa: BLE001 (whatever it is, the verdict goes on and does not pass)
+        problem = "%s: %s" % (type(exc).__name__, exc)
+    return [model.check(row.ident, entity, UNKNOWN, None, None, "policy", "hold",
+                        "The check %s could not judge this reading (%s). That is an error of this collection: report it with the reading." % (
+                            row.ident, problem))]
 
 
 def overall(checks):
@@ -68,18 +118,33 @@ def action(checks):
     return max(wanted, key=model.ACTIONS.index) if wanted else "none"
 
 
+def compact(health):
+    """The verdict without what needs nobody's attention: checks that pass or do not apply, and expected changes. left_out has their numbers."""
+    def quiet(check):
+        return check["status"] in (PASS, NOT_APPLICABLE) and not check["notice"]
+
+    kept = [check for check in health["checks"] if not quiet(check)]
+    gone = [check["status"] for check in health["checks"] if quiet(check)]
+    changed = [change for change in health["changes"] if change["class"] != EXPECTED]
+    left_out = dict((status, gone.count(status)) for status in sorted(set(gone)))
+    if len(changed) < len(health["changes"]):
+        left_out["expected_changes"] = len(health["changes"]) - len(changed)
+    return dict(health, checks=kept, changes=changed, left_out=left_out)
+
+
 def summary(health):
-    """The verdict for a person: one line, then a line for each check that does not pass."""
+    """The verdict for a person: one line, then a line for each check that does not pass and for each notice."""
     checks = health["checks"]
     count = dict((status, len([check for check in checks if check["status"] == status])) for status in model.STATUSES)
-    lines = ["%s: GPU health %s (phase %s, action %s): %d failed, %d unknown, %d waived, %d passed%s" % (
+    lines = ["%s: GPU health %s (phase %s, action %s): %d failed, %d unknown, %d waived, %d passed%s%s" % (
         health["node"], health["verdict"].upper(), health["phase"], health["action"], count[FAIL], count[UNKNOWN], count["waived"], count[PASS],
-        " [simulated]" if health["simulated"] else "")]
+        ", %d notices" % health["notices"] if health["notices"] else "", " [simulated]" if health["simulated"] else "")]
     for status in (FAIL, UNKNOWN):
         for check in checks:
             if check["status"] == status:
                 lines.append("%s %s %s: found %s, expected %s. %s" % (
                     status.upper(), check["id"], check["entity"], _brief(check["observed"]), _brief(check["expected"]), check["message"]))
+    lines += ["NOTICE %s %s: %s" % (check["id"], check["entity"], check["message"]) for check in checks if check["notice"]]
     return "\n".join(lines)
 
 

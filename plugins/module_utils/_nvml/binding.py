@@ -2,7 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The NVML binding on a node: kept by digest, checked, and imported from the very bytes that were checked.
+"""The archive with the NVML binding on a node: kept by digest, and checked.
 
 Private to the collection: it may change at any time.
 The archive is a zip that the controller made. Modules run as root, so nothing of it is believed before its sha256 was compared with
@@ -15,13 +15,10 @@ import contextlib
 import errno
 import hashlib
 import io
-import json
 import os
 import re
 import stat
-import sys
 import time
-import types
 import zipfile
 
 SIZE_LIMIT = 16 * 1024 * 1024
@@ -92,40 +89,52 @@ def _read(directory_handle, name):
             raise CacheError("it is not a regular file")
         if about.st_uid != os.geteuid():
             raise CacheError("it belongs to uid %d" % (about.st_uid,))
+        if stat.S_IMODE(about.st_mode) & 0o022:
+            raise CacheError("it can be changed by other users")
         data = stream.read(SIZE_LIMIT + 1)
     if len(data) > SIZE_LIMIT:
         raise CacheError("it is larger than %d bytes" % (SIZE_LIMIT,))
     return data
 
 
-def fetch(directory, digest):
-    """(archive or None, warning or None): the cached archive if it is exactly the wanted one."""
-    name = cache_name(digest)
+def find(directory, name):
+    """(content or None, warning or None) of the file NAME in the cache, which is ours and no link; what it says is for the caller to check."""
     try:
         with open_cache(directory, create=False) as handle:
             try:
-                data = _read(handle, name)
+                return _read(handle, name), None
             except OSError as exc:
                 if exc.errno == errno.ENOENT:
                     return None, None
                 reason = "it is a link" if exc.errno == errno.ELOOP else exc.strerror
-                return None, "cached NVML binding %s/%s is not used: %s" % (directory, name, reason)
             except CacheError as exc:
-                return None, "cached NVML binding %s/%s is not used: %s" % (directory, name, exc)
+                reason = str(exc)
+            return None, "cached NVML binding %s/%s is not used: %s" % (directory, name, reason)
     except CacheError as exc:
         if os.path.lexists(directory):
             return None, "the cache of the NVML binding is not used: %s" % (exc,)
         return None, None
-    if digest_of(data) != digest:
+
+
+def fetch(directory, digest):
+    """(archive or None, warning or None): the cached archive if it is exactly the wanted one."""
+    name = cache_name(digest)
+    data, warning = find(directory, name)
+    if data is not None and digest_of(data) != digest:
         return None, "cached NVML binding %s/%s is not used: its content does not match its digest" % (directory, name)
-    return data, None
+    return data, warning
 
 
 def store(directory, digest, data):
-    """Put DATA in the cache in one step. Returns a warning when it could not be kept; reading the GPUs goes on without."""
+    """Put the archive DATA in the cache. Returns a warning when it could not be kept; reading the GPUs goes on without."""
     name = cache_name(digest)
     if digest_of(data) != digest:
         raise CacheError("the NVML binding that arrived does not match its digest")
+    return keep(directory, name, data)
+
+
+def keep(directory, name, data):
+    """Put DATA in the cache as NAME, in one step. Returns a warning when it could not be kept."""
     try:
         with open_cache(directory) as handle:
             # "." + pid: two tasks of one user never write the same file, and a leftover of a killed one is overwritten or removed.
@@ -167,11 +176,8 @@ def _prune(handle, keep):
             _forget(handle, name)
 
 
-def load(archive=None):
-    """(module, description): the binding from the verified ARCHIVE, else the node's own, else (None, ...)."""
-    if archive is not None:
-        nvml, version = from_archive(archive)
-        return nvml, {"version": version, "source": "shipped"}
+def own():
+    """(module, description): the binding that the node itself has, or (None, ...)."""
     try:
         import pynvml
     except ImportError:
@@ -179,31 +185,15 @@ def load(archive=None):
     return pynvml, {"version": _node_version(), "source": "node"}
 
 
-def from_archive(archive):
-    """Import pynvml from bytes in memory; nothing is unpacked on the disk."""
+def members(archive, suffix):
+    """The files of the archive whose names end in SUFFIX, by name."""
     with zipfile.ZipFile(io.BytesIO(archive)) as content:
-        source = content.read("pynvml.py")
-        version = json.loads(content.read("manifest.json").decode("utf-8"))["version"]
-    module = types.ModuleType("pynvml")
-    module.__file__ = "<shipped nvidia-ml-py %s>" % (version,)
-    # The binding looks itself up by name while it defines its exception classes.
-    previous = sys.modules.get("pynvml")
-    sys.modules["pynvml"] = module
-    try:
-        # The digest of these bytes was compared with the one of the task before.
-        exec(compile(source, module.__file__, "exec"), module.__dict__)  # noqa: S102 (this is the import of the binding)
-    except BaseException:
-        sys.modules.pop("pynvml")
-        if previous is not None:
-            sys.modules["pynvml"] = previous
-        raise
-    return module, version
+        return dict((name, content.read(name)) for name in sorted(content.namelist()) if name.endswith(suffix))
 
 
 def read_data(archive, name):
     """A data file of the archive, as bytes."""
-    with zipfile.ZipFile(io.BytesIO(archive)) as content:
-        return content.read("data/" + name)
+    return members(archive, "data/" + name)["data/" + name]
 
 
 def _node_version():

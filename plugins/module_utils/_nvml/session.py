@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import collections
 import json
+import mmap
 import os
 import select
 import signal
@@ -28,56 +29,93 @@ GRACE_S = 1.0
 Outcome = collections.namedtuple("Outcome", ["status", "value", "message"])
 
 
-def run(work, deadline_s, stuck_file=None, kill=os.killpg):
+Started = collections.namedtuple("Started", ["child", "pipe", "until", "deadline_s", "stuck_file", "kill", "subject", "place"])
+
+
+class _Place:
+    """Where the child is, in memory that it shares with its parent: told before every call, so it may not cost a system call."""
+
+    SIZE = 256
+
+    def __init__(self):
+        self._memory = mmap.mmap(-1, self.SIZE)
+
+    def tell(self, where):
+        data = where.encode("utf-8")[:self.SIZE - 1] + b"\0"
+        self._memory[:len(data)] = data
+
+    def read(self):
+        return self._memory[:].partition(b"\0")[0].decode("utf-8", "replace")
+
+    def close(self):
+        self._memory.close()
+
+
+def run(work, deadline_s, stuck_file=None, kill=os.killpg, subject="NVML"):
     """Run WORK(progress) in a child; its JSON-able result comes back as an Outcome.
 
     status: ok; timeout (no result before the deadline); stuck (a former child still hangs, nothing was started); crashed.
+    SUBJECT is what the child talks to, for the messages.
     """
+    started = start(work, deadline_s, stuck_file, kill, subject)
+    return started if isinstance(started, Outcome) else finish(started)
+
+
+def start(work, deadline_s, stuck_file=None, kill=os.killpg, subject="NVML"):
+    """Begin what run does; the answer is for finish. An Outcome if nothing was started."""
     remembered = recall(stuck_file)
     if remembered:
-        return Outcome("stuck", None, "previous NVML call still stuck (pid %d since %s); the driver hangs in the kernel: look for NVRM lines in "
-                       "the kernel log and reboot the node" % (remembered["pid"], remembered["since"]))
+        return Outcome("stuck", None, "previous %s call still stuck (pid %d since %s); the driver hangs in the kernel: look for NVRM lines in "
+                       "the kernel log and reboot the node" % (subject, remembered["pid"], remembered["since"]))
     sys.stdout.flush()
     sys.stderr.flush()
+    place = _Place()
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
-        _be_child(work, write_end, deadline_s + 2 * GRACE_S)
+        _be_child(work, write_end, place, deadline_s + 2 * GRACE_S)
     os.close(write_end)
-    begun = time.monotonic()
+    return Started(child, read_end, time.monotonic() + deadline_s, deadline_s, stuck_file, kill, subject, place)
+
+
+def finish(started):
+    """The Outcome of what start began. Several may be started before the first is waited for: each has its own deadline."""
+    child, subject = started.child, started.subject
     try:
-        lines, complete, problem = _collect(read_end, begun + deadline_s)
+        lines, complete, problem = _collect(started.pipe, started.until)
     finally:
-        os.close(read_end)
-    where = _last(lines, "at")
+        os.close(started.pipe)
+    where = started.place.read()
+    started.place.close()
+    at = " in %s" % (where,) if where else ""
+    worker = "the process that uses %s" % (subject,)
     if not complete:
-        gone = _end(child, kill)
-        at = " in %s" % (where,) if where else ""
-        message = "NVML did not answer within %g s%s; look for NVRM lines in the kernel log and reboot the node if it persists" % (deadline_s, at)
+        gone = _end(child, started.kill)
+        message = "%s did not answer within %g s%s; look for NVRM lines in the kernel log and reboot the node if it persists" % (
+            subject, started.deadline_s, at)
         if problem:
-            message = "the process that reads NVML was stopped%s: %s" % (at, problem)
+            message = "%s was stopped%s: %s" % (worker, at, problem)
         if not gone:
-            remember(stuck_file, child)
+            remember(started.stuck_file, child)
             message += "; the process (pid %d) cannot be ended and is still stuck" % (child,)
         return Outcome("crashed" if problem else "timeout", None, message)
     status = _reap(child, GRACE_S)
     if status is None:
         # It closed its pipe, so its result is complete; it may hang in the driver's clean-up.
-        if not _end(child, kill):
-            remember(stuck_file, child)
+        if not _end(child, started.kill):
+            remember(started.stuck_file, child)
     result = _last(lines, "result")
     if result is not None:
         return Outcome("ok", result, "")
     error = _last(lines, "error")
-    at = " in %s" % (where,) if where else ""
     if error is not None:
-        return Outcome("crashed", None, "the process that reads NVML failed%s: %s" % (at, error))
+        return Outcome("crashed", None, "%s failed%s: %s" % (worker, at, error))
     if status is not None and os.WIFSIGNALED(status):
-        return Outcome("crashed", None, "the process that reads NVML was ended by signal %d%s; look at the kernel log" % (os.WTERMSIG(status), at))
-    return Outcome("crashed", None, "the process that reads NVML ended without a result%s; look at the kernel log" % (at,))
+        return Outcome("crashed", None, "%s was ended by signal %d%s; look at the kernel log" % (worker, os.WTERMSIG(status), at))
+    return Outcome("crashed", None, "%s ended without a result%s; look at the kernel log" % (worker, at))
 
 
-def _be_child(work, pipe, lifetime_s):
+def _be_child(work, pipe, place, lifetime_s):
     """Never returns, and outlives its caller by no more than its lifetime: a caller that was killed ends nobody."""
     code = 1
     try:
@@ -97,7 +135,7 @@ def _be_child(work, pipe, lifetime_s):
                 data = data[os.write(pipe, data):]
 
         try:
-            tell(result=work(lambda where: tell(at=where)))
+            tell(result=work(place.tell))
             code = 0
         except Exception as exc:  # noqa: BLE001 (the child has no other way to tell)
             tell(error="%s: %s" % (type(exc).__name__, exc), trace=traceback.format_exc()[-4000:])

@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+import time
+import uuid
 
-from . import library, modules, state, sysfs
+from . import library, log, modules, state, sysfs
 
 HOST_SYS = "/run/gpusim/host-sys"
 
@@ -143,6 +146,22 @@ def mount_proc(release: str | None) -> None:
         _mount("--bind", state.RELEASE, "/proc/sys/kernel/osrelease")
 
 
+def write_proc(release: str | None) -> None:
+    """Below a directory that stands for a machine's root: the files that a machine has by itself, so that all readers find their places."""
+    for name, target in (("/sys", "run/gpusim/sys"), ("/proc/driver", "../run/gpusim/proc-driver")):
+        if not os.path.lexists(state.path(name)):
+            os.makedirs(os.path.dirname(state.path(name)), exist_ok=True)
+            os.symlink(target, state.path(name))
+    os.makedirs(state.path(state.PROC_DRIVER), exist_ok=True)
+    os.makedirs(state.path(state.SYS + "/module"), exist_ok=True)
+    sysfs.write_file("/proc/sys/kernel/random/boot_id", "%s\n" % uuid.uuid4())
+    sysfs.write_file("/proc/sys/kernel/tainted", "0\n")
+    sysfs.write_file("/proc/sys/kernel/osrelease", "%s\n" % (release or os.uname().release))
+    sysfs.write_file("/proc/uptime", "%.2f %.2f\n" % (time.monotonic(), time.monotonic()))
+    sysfs.write_file("/proc/devices", "Character devices:\n  1 mem\n\nBlock devices:\n  8 sd\n")
+    sysfs.write_file("/proc/modules", "")
+
+
 def boot() -> None:
     state.require_root()
     if not os.path.exists(state.path(state.NODE)):
@@ -157,15 +176,17 @@ def boot() -> None:
                 faults.remove_section(name)
         state.write(state.FAULTS, faults)
     sysfs.reset()
-    state.write_text(state.KMSG, "")
+    shutil.rmtree(state.path(state.CALLS), ignore_errors=True)
+    log.begin()
     release = choose_kernel()
     if release:
         state.write_text(state.RELEASE, release + "\n")
-        state.kmsg("Linux version %s (simulated by gpusim)" % release)
+        log.write("Linux version %s (simulated by gpusim)" % release)
     else:
         print("gpusim: no kernel image in /boot: the release stays the host's, %s" % os.uname().release, file=sys.stderr)
     if state.root():
         sysfs.write_pci()
+        write_proc(release)
     else:
         mount_sys()
         mount_proc(release)

@@ -8,7 +8,7 @@ import argparse
 import os
 import sys
 
-from . import boot, faults, library, modules, node, smi, state
+from . import boot, faults, library, log, modules, node, scenarios, smi, state
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -24,19 +24,34 @@ def _parser() -> argparse.ArgumentParser:
     inject = commands.add_parser("inject", help="make a fault")
     inject.add_argument("name")
     inject.add_argument("words", nargs="*")
-    inject.add_argument("--gpu", type=int)
+    inject.add_argument("--gpu", type=_gpu, help="its number, or all")
     inject.add_argument("--driver", help="only while this version of the driver is loaded")
     inject.add_argument("--value", type=lambda text: int(text, 0))
     inject.add_argument("--link", default="0", help="numbers of NVLinks, with commas")
     inject.add_argument("--after", type=int, help="error: so many calls of a process succeed first")
+    inject.add_argument("--first", type=int, help="error: so many calls of the whole node fail, later ones succeed")
+    inject.add_argument("--mig", type=int, help="xid: of this MIG GPU instance")
+    inject.add_argument("--fatal", action="store_true", help="sxid: the error is fatal")
     inject.add_argument("--from-s", type=float, help="only from so many seconds after the driver was loaded")
     inject.add_argument("--until-s", type=float, help="only until so many seconds after the driver was loaded")
     inject.add_argument("--until-boot", action="store_true", help="a boot takes the fault away")
     clear = commands.add_parser("clear", help="take faults away: all, or those of one name")
     clear.add_argument("name", nargs="?")
     clear.add_argument("--gpu", type=int)
+    scenario = commands.add_parser("scenario", help="end all faults and bring the node into a phase of an upgrade; without a name, list them")
+    scenario.add_argument("name", nargs="?")
+    scenario.add_argument("--driver", help="userspace-upgraded: the version of the new libraries")
+    scenario.add_argument("--value", type=int)
+    mig = commands.add_parser("mig", help="lay out MIG on a GPU, with an instance for each profile name, or switch it off without names")
+    mig.add_argument("profiles", nargs="*")
+    mig.add_argument("--gpu", type=int, required=True)
     commands.add_parser("list", help="the faults that are set")
     commands.add_parser("kmsg", help="the simulated kernel log of this boot")
+    line = commands.add_parser("log", help="write lines into the kernel log, or take old ones away")
+    line.add_argument("text", nargs="*", help="one record for each word; {pci} is the address of --gpu without its function")
+    line.add_argument("--gpu", type=int, default=0)
+    line.add_argument("--level", type=int, choices=range(8), help="0 emergency to 7 debug (default: as the words sound)")
+    line.add_argument("--forget", type=int, metavar="N", help="the N oldest records are overwritten, as in a full ring")
     commands.add_parser("boot", help="what the boot service does")
     relink = commands.add_parser("library", help="fit the NVML library's functions to the installed driver package")
     relink.add_argument("--quiet", action="store_true")
@@ -65,9 +80,21 @@ def _init(options) -> None:
     print("%s describes %s with %d GPUs (simulated)" % (state.path(state.NODE), options.node, state.gpu_count()))
 
 
+def _gpu(text: str):
+    return text if text == "all" else int(text)
+
+
 def _faults(_options) -> None:
-    for name, (words, needs_gpu, text, _effects) in faults.CATALOGUE.items():
-        print("%-40s %s" % (" ".join((name,) + words) + (" --gpu N" if needs_gpu else ""), text))
+    for words, text in faults.usage():
+        print("%-60s %s" % (words, text))
+
+
+def _scenario(options) -> None:
+    if options.name is None:
+        for name, text in scenarios.describe():
+            print("%-24s %s" % (name, text))
+        return
+    print("\n".join(scenarios.run(options.name, options)))
 
 
 def _inject(options) -> None:
@@ -84,6 +111,14 @@ def _list(_options) -> None:
         print("%s%s" % (identity, " (driver %s)" % section["driver"] if "driver" in section else ""))
 
 
+def _log(options) -> None:
+    state.require_root()
+    if options.forget is not None:
+        print("%d records are left in the kernel log" % log.forget(options.forget))
+    for text in options.text:
+        log.write(text.replace("{pci}", state.sysfs_address(state.gpu_value(options.gpu, "pci"))[:-2]), options.level)
+
+
 def _library(options) -> None:
     state.require_root()
     missing = library.relink()
@@ -98,9 +133,12 @@ ACTIONS = {
     "inject": _inject,
     "clear": _clear,
     "list": _list,
-    "kmsg": lambda _options: sys.stdout.write(state.read_text(state.KMSG)),
+    "kmsg": lambda _options: sys.stdout.write(log.shown()),
+    "log": _log,
     "boot": lambda _options: boot.boot(),
     "library": _library,
+    "scenario": _scenario,
+    "mig": lambda options: print("\n".join(scenarios.mig(options.gpu, options.profiles))),
 }
 
 

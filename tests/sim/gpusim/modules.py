@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from . import state, sysfs
+from . import log, state, sysfs
 
 # What each module needs, in the order in which a boot loads them.
 NEEDS = {
@@ -140,6 +140,8 @@ def _refused(version: str) -> str | None:
     for name in faults.sections():
         section = faults[name]
         if section.get("load_error") and section.get("driver", version) == version:
+            if section.get("load_kmsg"):
+                log.write(section["load_kmsg"])
             return section["load_error"]
     return None
 
@@ -149,8 +151,9 @@ def _fault_lines(version: str) -> None:
     faults = state.read(state.FAULTS)
     for name in faults.sections():
         section = faults[name]
-        if section.get("kmsg") and section.get("driver", version) == version:
-            state.kmsg(section["kmsg"])
+        # What comes with this driver shows when it is loaded, and what happens at every load; the rest was logged when it happened.
+        if section.get("kmsg") and section.get("driver", version) == version and ("driver" in section or "kmsg_each_load" in section):
+            log.write(section["kmsg"])
 
 
 def _gsp(version: str) -> str:
@@ -164,7 +167,11 @@ def _gsp(version: str) -> str:
     return "loaded" if version in versions else "mismatch" if versions else "none"
 
 
-def _promote() -> None:
+# What the hardware forgets when the driver comes up anew, also where a fault made it.
+VOLATILE = ("ecc_vol_corr", "ecc_vol_unc", "sram_vol_corr", "sram_vol_unc", "retired_pending")
+
+
+def _promote(version: str) -> None:
     """What waits for a driver load takes effect: pending modes become current, lost settings are lost."""
     with state.locked():
         state.write(state.SETTINGS, state.ini())
@@ -179,6 +186,11 @@ def _promote() -> None:
         for name in list(faults.sections()):
             if faults.get(name, "cleared_by", fallback="") == "load":
                 faults.remove_section(name)
+            elif faults.get(name, "driver", fallback="") != version:
+                # A fault that comes with this driver is about to begin: it stays whole.
+                forgotten = [key for key in VOLATILE if faults.remove_option(name, "set." + key)]
+                if forgotten and not any(key.startswith(("set.", "error.", "hang.")) for key in faults[name]):
+                    faults.remove_section(name)
         state.write(state.FAULTS, faults)
 
 
@@ -191,25 +203,29 @@ def load(name: str, asked: str) -> None:
     fields = modinfo(file)
     version, magic = fields.get("version", ""), fields.get("vermagic", "")
     if magic.split(" ")[0] != release:
-        state.kmsg("%s: version magic '%s' should be '%s SMP preempt mod_unload modversions '" % (name, magic, release))
+        log.write("%s: version magic '%s' should be '%s SMP preempt mod_unload modversions '" % (name, magic, release))
         raise ModuleError("could not insert '%s': Exec format error" % asked)
     current = state.read(state.LOADED)
     if name != "nvidia" and current.get("nvidia", "version", fallback=version) != version:
-        state.kmsg("%s: disagrees about version of symbol nvidia_get_rm_ops" % name)
+        log.write("%s: disagrees about version of symbol nvidia_get_rm_ops" % name)
         raise ModuleError("could not insert '%s': Invalid argument" % asked)
     if name == "nvidia":
         if not state.gpu_count():
-            state.kmsg("NVRM: No NVIDIA GPU found.")
+            log.write("NVRM: No NVIDIA GPU found.")
             raise ModuleError("could not insert '%s': No such device" % asked)
         reason = _refused(version)
+        if reason is None and state.gpu_value(0, "open_required") == "1" and fields.get("license", "") == "NVIDIA":
+            log.write("NVRM: The NVIDIA GPU %s installed in this system requires use of the NVIDIA open kernel modules." % (
+                state.sysfs_address(state.gpu_value(0, "pci"))))
+            reason = "no-device"
         if reason is None and current.has_section("nouveau"):
-            state.kmsg("NVRM: GPU %s is already bound to nouveau." % state.sysfs_address(state.gpu_value(0, "pci")))
+            log.write("NVRM: GPU %s is already bound to nouveau." % state.sysfs_address(state.gpu_value(0, "pci")))
             reason = "no-device"
         if reason is not None:
             if reason == "key-rejected":
-                state.kmsg("Loading of module with unavailable key is rejected")
+                log.write("Loading of module with unavailable key is rejected")
             else:
-                state.kmsg("NVRM: The NVIDIA probe routine failed for %d device(s)." % state.gpu_count())
+                log.write("NVRM: The NVIDIA probe routine failed for %d device(s)." % state.gpu_count())
             raise ModuleError("could not insert '%s': %s" % (asked, ERRORS[reason]))
     licence = fields.get("license", "")
     _record(name, {
@@ -225,7 +241,7 @@ def load(name: str, asked: str) -> None:
 
 def _record(name: str, section: dict[str, str]) -> None:
     if name == "nvidia":
-        _promote()
+        _promote(section["version"])
         section["gsp"] = _gsp(section["version"])
     with state.locked():
         parser = state.read(state.LOADED)
@@ -235,12 +251,12 @@ def _record(name: str, section: dict[str, str]) -> None:
     sysfs.write_devices(name)
     if name == "nvidia":
         sysfs.write_proc_driver()
-        state.kmsg("nvidia: loading out-of-tree module taints kernel.")
+        log.write("nvidia: loading out-of-tree module taints kernel.")
         kind = "UNIX Open Kernel Module for x86_64" if section["flavour"] == "open" else "UNIX x86_64 Kernel Module"
-        state.kmsg("NVRM: loading NVIDIA %s  %s  (simulated by gpusim)" % (kind, section["version"]))
+        log.write("NVRM: loading NVIDIA %s  %s  (simulated by gpusim)" % (kind, section["version"]))
         if section["gsp"] == "mismatch" and state.gpu_value(0, "gsp_required") == "1":
             for gpu in range(state.gpu_count()):
-                state.kmsg("NVRM: GPU %s: RmInitAdapter failed! (0x62:0x40:2393)" % state.sysfs_address(state.gpu_value(gpu, "pci")))
+                log.write("NVRM: GPU %s: RmInitAdapter failed! (0x62:0x40:2393)" % state.sysfs_address(state.gpu_value(gpu, "pci")))
         _fault_lines(section["version"])
     if name in ("nvidia", "nouveau"):
         sysfs.bind_driver()
@@ -281,7 +297,7 @@ def unload(name: str) -> None:
     sysfs.remove_devices(name)
     if name == "nvidia":
         sysfs.remove_proc_driver()
-        state.kmsg("NVRM: unloading the simulated driver")
+        log.write("NVRM: unloading the simulated driver")
     if name in ("nvidia", "nouveau"):
         sysfs.bind_driver()
     refresh_counts()

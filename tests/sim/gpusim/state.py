@@ -17,7 +17,7 @@ SETTINGS = "/run/gpusim/settings.ini"
 PROCESSES = "/run/gpusim/processes.ini"
 PERSISTENCED = "/run/gpusim/persistenced"
 RELEASE = "/run/gpusim/release"
-KMSG = "/run/gpusim/kmsg"
+CALLS = "/run/gpusim/calls"
 SYS = "/run/gpusim/sys"
 PROC_DRIVER = "/run/gpusim/proc-driver"
 
@@ -93,18 +93,6 @@ def require_root() -> None:
         raise SimError("this changes the simulated node: run it as root")
 
 
-def kmsg(text: str) -> None:
-    """One line of the simulated kernel log, stamped as the kernel does."""
-    try:
-        with open("/proc/uptime", encoding="ascii") as stream:
-            seconds = float(stream.read().split()[0])
-    except OSError:
-        seconds = 0.0
-    os.makedirs(path("/run/gpusim"), exist_ok=True)
-    with open(path(KMSG), "a", encoding="utf-8") as stream:
-        stream.write("[%12.6f] %s\n" % (seconds, text))
-
-
 def release() -> str:
     """The simulated kernel's release; the real one before a kernel was chosen."""
     return read_text(RELEASE).strip() or os.uname().release
@@ -117,6 +105,16 @@ def gpu_count() -> int:
 def gpu_value(gpu: int, key: str, fallback: str = "") -> str:
     node = read(NODE)
     return node.get("gpu %d" % gpu, key, fallback=node.get("gpu", key, fallback=fallback))
+
+
+def gpu_now(gpu: int, key: str, fallback: str = "") -> str:
+    """The value as the library answers it, with faults that hold whatever the driver; for what shows outside the library, too."""
+    faults = read(FAULTS)
+    for name in faults.sections():
+        section = faults[name]
+        if "set." + key in section and section.get("gpu", str(gpu)) in (str(gpu), "all") and not {"driver", "from_s", "until_s"} & set(section):
+            return section["set." + key]
+    return gpu_value(gpu, key, fallback)
 
 
 def sysfs_address(pci: str) -> str:

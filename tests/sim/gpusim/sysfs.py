@@ -94,8 +94,11 @@ def write_pci(sys_root: str = state.SYS) -> None:
         }
         if device["gpu"] is not None:
             for kind in ("current", "max"):
-                files["%s_link_speed" % kind] = _generation_text(state.gpu_value(device["gpu"], "pcie_gen_%s" % kind))
-                files["%s_link_width" % kind] = state.gpu_value(device["gpu"], "pcie_width_%s" % kind)
+                files["%s_link_speed" % kind] = _generation_text(state.gpu_now(device["gpu"], "pcie_gen_%s" % kind))
+                files["%s_link_width" % kind] = state.gpu_now(device["gpu"], "pcie_width_%s" % kind)
+            for kind, total, key in (("correctable", "COR", "correctable"), ("nonfatal", "NONFATAL", "non_fatal"), ("fatal", "FATAL", "fatal")):
+                count = state.gpu_now(device["gpu"], "pcie_" + key, "0")
+                files["aer_dev_" + kind] = "%s %s\nTOTAL_ERR_%s %s" % ("RxErr" if kind == "correctable" else "DLP", count, total, count)
         for name, text in files.items():
             write_file("%s/%s" % (base, name), text + "\n")
         config = bytearray(256)

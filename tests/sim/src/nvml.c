@@ -4,8 +4,7 @@
  *
  * A libnvidia-ml.so.1 without a GPU behind it. Every answer comes from the state files of the simulated node. */
 #define _GNU_SOURCE
-#include "nvml_abi.h"
-#include "state.h"
+#include "nvml_sim.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -16,8 +15,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define API __attribute__((visibility("default")))
-
 /* Its presence tells a reader of this library that nothing here is hardware. */
 API const char gpusim_marker[] = "gpusim: simulated NVML, no hardware";
 
@@ -27,11 +24,7 @@ static char slots[GPUSIM_MAX_GPUS];
 
 /* ---- entering a call ---- */
 
-struct scope {
-    int rc;
-};
-
-static void leave(struct scope *scope)
+void leave(struct scope *scope)
 {
     (void)scope;
     pthread_mutex_unlock(&mutex);
@@ -59,6 +52,8 @@ static void hang(double seconds)
     struct timespec pause_time = { .tv_sec = 3600 };
     sigset_t all;
 
+    if (seconds == -2)
+        state_freeze();
     if (seconds < 0) {
         sigfillset(&all);
         pthread_sigmask(SIG_BLOCK, &all, NULL);
@@ -71,7 +66,7 @@ static void hang(double seconds)
         continue;
 }
 
-static struct scope enter(const char *symbol, int gpu, int needs_init)
+struct scope enter(const char *symbol, int gpu, int needs_init)
 {
     struct scope scope = { 0 };
     double seconds;
@@ -96,31 +91,7 @@ static struct scope enter(const char *symbol, int gpu, int needs_init)
     return scope;
 }
 
-#define ENTER(gpu, needs_init)                                                                   \
-    struct scope scope __attribute__((cleanup(leave))) = enter(__func__, (gpu), (needs_init)); \
-    if (scope.rc)                                                                               \
-        return scope.rc
-
-#define SYSTEM() ENTER(-1, 1)
-
-/* A call on a device: a bad handle is an invalid argument, a GPU that went away is lost. */
-#define DEVICE()                                       \
-    int gpu = gpu_of(device);                          \
-    ENTER(gpu < 0 ? -1 : gpu, 1);                      \
-    if (gpu < 0)                                       \
-        return RC_INVALID_ARGUMENT;                    \
-    if (state_int(gpu, "lost", 0))                     \
-        return RC_GPU_IS_LOST
-
-#define NEEDS(pointer) \
-    if (!(pointer))    \
-    return RC_INVALID_ARGUMENT
-
-#define SUPPORTED(condition) \
-    if (!(condition))        \
-    return RC_NOT_SUPPORTED
-
-static int gpu_of(nvmlDevice_t device)
+int gpu_of(nvmlDevice_t device)
 {
     char *slot = device;
 
@@ -150,7 +121,7 @@ static int index_of(int gpu)
     return index;
 }
 
-static int text(char *out, u32 size, const char *value)
+int text(char *out, u32 size, const char *value)
 {
     size_t length;
 
@@ -164,7 +135,7 @@ static int text(char *out, u32 size, const char *value)
     return RC_SUCCESS;
 }
 
-static int number(int gpu, const char *key, u32 *out)
+int number(int gpu, const char *key, u32 *out)
 {
     const char *value = state_get(gpu, key);
 
@@ -174,7 +145,7 @@ static int number(int gpu, const char *key, u32 *out)
     return RC_SUCCESS;
 }
 
-static u64 mib(int gpu, const char *key)
+u64 mib(int gpu, const char *key)
 {
     return (u64)state_int(gpu, key, 0) << 20;
 }
@@ -185,14 +156,6 @@ static long long now_us(void)
 
     clock_gettime(CLOCK_REALTIME, &now);
     return (long long)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
-static int put_number(int gpu, const char *key, long long value, int persistent)
-{
-    char buffer[32];
-
-    snprintf(buffer, sizeof(buffer), "%lld", value);
-    return state_put(gpu, key, buffer, persistent) ? RC_NO_PERMISSION : RC_SUCCESS;
 }
 
 /* ---- library ---- */
@@ -411,7 +374,7 @@ API int nvmlDeviceGetCount_v2(u32 *count)
 
 /* Getting a handle brings the GPU up: here the errors of a GPU that does not come up appear. The call was entered for
  * the node, since the GPU was not known yet, so faults of that one GPU are looked at now. */
-static int open_gpu(int gpu, const char *symbol, nvmlDevice_t *device)
+int open_gpu(int gpu, const char *symbol, nvmlDevice_t *device)
 {
     double seconds;
     int rc;
@@ -494,7 +457,14 @@ static int gpu_at_pci(const char *wanted)
 
 API int nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 {
-    FIND(gpu_with("uuid", uuid));
+    int gpu;
+    SYSTEM();
+    NEEDS(device);
+    *device = mig_with_uuid(uuid);
+    if (*device)
+        return RC_SUCCESS;
+    gpu = gpu_with("uuid", uuid);
+    return gpu < 0 ? RC_NOT_FOUND : open_gpu(gpu, __func__, device);
 }
 
 API int nvmlDeviceGetHandleBySerial(const char *serial, nvmlDevice_t *device)
@@ -529,8 +499,29 @@ API int nvmlDeviceGetIndex(nvmlDevice_t device, u32 *index)
         return text(out, length, state_get(gpu, key));                   \
     }
 
-TEXT(nvmlDeviceGetName, "name")
-TEXT(nvmlDeviceGetUUID, "uuid")
+/* MIG devices have a name, a UUID and memory of their own. */
+#define MIG_OR_GPU(answer_of_mig, answer_of_gpu)  \
+    struct mig_device mig;                        \
+    int gpu = gpu_of(device);                     \
+    ENTER(gpu, 1);                                \
+    if (gpu < 0 && mig_device_of(device, &mig))   \
+        return (answer_of_mig);                   \
+    if (gpu < 0)                                  \
+        return RC_INVALID_ARGUMENT;               \
+    if (state_int(gpu, "lost", 0))                \
+        return RC_GPU_IS_LOST;                    \
+    return (answer_of_gpu)
+
+API int nvmlDeviceGetName(nvmlDevice_t device, char *out, u32 length)
+{
+    MIG_OR_GPU(mig_name(&mig, out, length), text(out, length, state_get(gpu, "name")));
+}
+
+API int nvmlDeviceGetUUID(nvmlDevice_t device, char *out, u32 length)
+{
+    MIG_OR_GPU(mig_uuid(&mig, out, length), text(out, length, state_get(gpu, "uuid")));
+}
+
 TEXT(nvmlDeviceGetSerial, "serial")
 TEXT(nvmlDeviceGetBoardPartNumber, "board_part_number")
 TEXT(nvmlDeviceGetVbiosVersion, "vbios")
@@ -545,13 +536,6 @@ API int nvmlDeviceGetInforomVersion(nvmlDevice_t device, u32 object, char *out, 
         return RC_INVALID_ARGUMENT;
     return text(out, length, state_get(gpu, keys[object]));
 }
-
-#define NUMBER(function, key)                            \
-    API int function(nvmlDevice_t device, u32 *out)      \
-    {                                                    \
-        DEVICE();                                        \
-        return number(gpu, key, out);                    \
-    }
 
 NUMBER(nvmlDeviceGetInforomConfigurationChecksum, "inforom_checksum")
 NUMBER(nvmlDeviceGetMinorNumber, "minor")
@@ -579,13 +563,6 @@ API int nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int 
     *major = (int)state_int(gpu, "compute_major", 0);
     *minor = (int)state_int(gpu, "compute_minor", 0);
     return RC_SUCCESS;
-}
-
-API int nvmlDeviceGetAttributes_v2(nvmlDevice_t device, void *attributes)
-{
-    DEVICE();
-    NEEDS(attributes);
-    return RC_NOT_SUPPORTED;
 }
 
 static int pci_numbers(int gpu, u32 *domain, u32 *bus, u32 *slot)
@@ -665,7 +642,7 @@ API int nvmlDeviceGetPciInfoExt(nvmlDevice_t device, nvmlPciInfoExt_v1_t *pci)
 
 /* ---- memory ---- */
 
-static u64 memory_used(int gpu)
+u64 memory_used(int gpu)
 {
     struct state_process processes[64];
     u64 used = mib(gpu, "memory_used_mib");
@@ -676,27 +653,50 @@ static u64 memory_used(int gpu)
     return used < mib(gpu, "memory_total_mib") ? used : mib(gpu, "memory_total_mib");
 }
 
-API int nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
+static int memory_v1(int gpu, const struct mig_device *mig, nvmlMemory_t *memory)
 {
-    DEVICE();
     NEEDS(memory);
+    if (mig) {
+        int rc = mig_memory(mig, &memory->total);
+
+        memory->used = 0;
+        memory->free = memory->total;
+        return rc;
+    }
     memory->total = mib(gpu, "memory_total_mib");
     memory->used = memory_used(gpu) + mib(gpu, "memory_reserved_mib");
     memory->free = memory->total > memory->used ? memory->total - memory->used : 0;
     return RC_SUCCESS;
 }
 
-API int nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
+API int nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
-    DEVICE();
+    MIG_OR_GPU(memory_v1(-1, &mig, memory), memory_v1(gpu, NULL, memory));
+}
+
+static int memory_v2(int gpu, const struct mig_device *mig, nvmlMemory_v2_t *memory)
+{
     NEEDS(memory);
     if (memory->version != STRUCT_VERSION(nvmlMemory_v2_t, 2))
         return RC_ARGUMENT_VERSION;
+    if (mig) {
+        int rc = mig_memory(mig, &memory->total);
+
+        memory->reserved = 0;
+        memory->used = 0;
+        memory->free = memory->total;
+        return rc;
+    }
     memory->total = mib(gpu, "memory_total_mib");
     memory->reserved = mib(gpu, "memory_reserved_mib");
     memory->used = memory_used(gpu);
-    memory->free = memory->total - memory->reserved - memory->used;
+    memory->free = memory->total > memory->reserved + memory->used ? memory->total - memory->reserved - memory->used : 0;
     return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
+{
+    MIG_OR_GPU(memory_v2(-1, &mig, memory), memory_v2(gpu, NULL, memory));
 }
 
 API int nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *memory)
@@ -710,11 +710,6 @@ API int nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *memor
 }
 
 /* ---- ECC, row remapping, retired pages ---- */
-
-static int mig_on(int gpu)
-{
-    return state_int(gpu, "mig_supported", 0) && state_int(gpu, "mig_mode", 0);
-}
 
 API int nvmlDeviceGetEccMode(nvmlDevice_t device, u32 *current, u32 *pending)
 {
@@ -733,15 +728,6 @@ API int nvmlDeviceGetDefaultEccMode(nvmlDevice_t device, u32 *mode)
     NEEDS(mode);
     *mode = 1;
     return RC_SUCCESS;
-}
-
-API int nvmlDeviceSetEccMode(nvmlDevice_t device, u32 mode)
-{
-    DEVICE();
-    SUPPORTED(state_get(gpu, "ecc_mode"));
-    if (mode > 1)
-        return RC_INVALID_ARGUMENT;
-    return put_number(gpu, "ecc_mode_pending", mode, 1);
 }
 
 static const char *ecc_key(u32 type, u32 counter)
@@ -768,34 +754,52 @@ API int nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, u32 type, u32 counter, 
     return ecc_total(gpu, type, counter, count);
 }
 
+/* The total is of all memories; what is not in SRAM is in the device memory. */
+static int ecc_parts(int gpu, u32 type, u32 counter, u64 *sram, u64 *dram)
+{
+    static const char *const keys[2][2] = { { "sram_vol_corr", "sram_agg_corr" }, { "sram_vol_unc", "sram_agg_unc" } };
+    u64 total = 0;
+    int rc = ecc_total(gpu, type, counter, &total);
+
+    if (rc)
+        return rc;
+    *sram = (u64)state_int(gpu, keys[type][counter], 0);
+    *dram = total > *sram ? total - *sram : 0;
+    return RC_SUCCESS;
+}
+
 /* Locations: 0 L1, 1 L2, 2 device memory, 3 register file, 4 texture, 5 shared, 6 CBU, 7 SRAM. */
 API int nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, u32 type, u32 counter, u32 location, u64 *count)
 {
+    u64 sram = 0, dram = 0;
+    int rc;
+
     DEVICE();
     NEEDS(count);
     if (location > 7)
         return RC_INVALID_ARGUMENT;
     SUPPORTED(location == 2 || location == 7);
-    if (location == 7) {
-        SUPPORTED(state_int(gpu, "ecc_mode", 0));
-        *count = type == 1 ? (u64)state_int(gpu, counter ? "sram_agg_unc" : "sram_vol_unc", 0) : 0;
-        return RC_SUCCESS;
-    }
-    return ecc_total(gpu, type, counter, count);
+    SUPPORTED(!(mig_on(gpu) && counter == 0));
+    rc = ecc_parts(gpu, type, counter, &sram, &dram);
+    if (!rc)
+        *count = location == 7 ? sram : dram;
+    return rc;
 }
 
 API int nvmlDeviceGetDetailedEccErrors(nvmlDevice_t device, u32 type, u32 counter, nvmlEccErrorCounts_t *counts)
 {
-    u64 total = 0;
+    u64 sram = 0, dram = 0;
     int rc;
 
     DEVICE();
     NEEDS(counts);
-    rc = ecc_total(gpu, type, counter, &total);
+    SUPPORTED(!(mig_on(gpu) && counter == 0));
+    rc = ecc_parts(gpu, type, counter, &sram, &dram);
     if (rc)
         return rc;
     memset(counts, 0, sizeof(*counts));
-    counts->deviceMemory = total;
+    counts->deviceMemory = dram;
+    counts->l2Cache = sram;
     return RC_SUCCESS;
 }
 
@@ -808,13 +812,14 @@ API int nvmlDeviceGetSramEccErrorStatus(nvmlDevice_t device, nvmlEccSramErrorSta
     version = status->version;
     if (version != STRUCT_VERSION(nvmlEccSramErrorStatus_v1_t, 1))
         return RC_ARGUMENT_VERSION;
-    if (geteuid() != 0 && !state_rooted())
-        return RC_NO_PERMISSION;
+    PRIVILEGED();
     SUPPORTED(state_int(gpu, "ecc_mode", 0) && state_int(gpu, "remap_supported", 0));
     memset(status, 0, sizeof(*status));
     status->version = version;
     status->volatileUncSecDed = (u64)state_int(gpu, "sram_vol_unc", 0);
     status->aggregateUncSecDed = (u64)state_int(gpu, "sram_agg_unc", 0);
+    status->volatileCor = (u64)state_int(gpu, "sram_vol_corr", 0);
+    status->aggregateCor = (u64)state_int(gpu, "sram_agg_corr", 0);
     status->aggregateUncBucketSm = status->aggregateUncSecDed;
     status->bThresholdExceeded = (u32)state_int(gpu, "sram_threshold_exceeded", 0);
     return RC_SUCCESS;
@@ -824,7 +829,7 @@ API int nvmlDeviceGetRemappedRows(nvmlDevice_t device, u32 *corrected, u32 *unco
 {
     DEVICE();
     NEEDS(corrected && uncorrected && pending && failure);
-    SUPPORTED(state_int(gpu, "remap_supported", 0) && !mig_on(gpu));
+    SUPPORTED(state_int(gpu, "remap_supported", 0) && !mig_instances_exist(gpu));
     *corrected = (u32)state_int(gpu, "remap_corr", 0);
     *uncorrected = (u32)state_int(gpu, "remap_unc", 0);
     *pending = (u32)state_int(gpu, "remap_pending", 0);
@@ -857,37 +862,47 @@ API int nvmlDeviceGetRepairStatus(nvmlDevice_t device, nvmlRepairStatus_v1_t *st
     return RC_SUCCESS;
 }
 
-/* Boards that remap rows retire no pages. */
-API int nvmlDeviceGetRetiredPages(nvmlDevice_t device, u32 cause, u32 *count, u64 *addresses)
+/* Boards that remap rows retire no pages. Causes: 0 several single-bit errors, 1 one double-bit error. */
+static int retired_pages(int gpu, u32 cause, u32 *count, u64 *addresses, u64 *times)
 {
-    DEVICE();
-    (void)addresses;
+    u32 pages;
+
     NEEDS(count);
     if (cause > 1)
         return RC_INVALID_ARGUMENT;
-    SUPPORTED(!state_int(gpu, "remap_supported", 0));
-    *count = 0;
+    SUPPORTED(!state_int(gpu, "remap_supported", 0) && state_get(gpu, "ecc_mode"));
+    pages = (u32)state_int(gpu, cause ? "retired_dbe" : "retired_sbe", 0);
+    if (*count < pages) {
+        *count = pages;
+        return RC_INSUFFICIENT_SIZE;
+    }
+    NEEDS(addresses || !pages);
+    for (u32 i = 0; i < pages; i++) {
+        addresses[i] = 0x10000ULL * (i + 1) + cause;
+        if (times)
+            times[i] = 1700000000ULL + i;
+    }
+    *count = pages;
     return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetRetiredPages(nvmlDevice_t device, u32 cause, u32 *count, u64 *addresses)
+{
+    DEVICE();
+    return retired_pages(gpu, cause, count, addresses, NULL);
 }
 
 API int nvmlDeviceGetRetiredPages_v2(nvmlDevice_t device, u32 cause, u32 *count, u64 *addresses, u64 *times)
 {
     DEVICE();
-    (void)addresses;
-    (void)times;
-    NEEDS(count);
-    if (cause > 1)
-        return RC_INVALID_ARGUMENT;
-    SUPPORTED(!state_int(gpu, "remap_supported", 0));
-    *count = 0;
-    return RC_SUCCESS;
+    return retired_pages(gpu, cause, count, addresses, times);
 }
 
 API int nvmlDeviceGetRetiredPagesPendingStatus(nvmlDevice_t device, u32 *pending)
 {
     DEVICE();
     NEEDS(pending);
-    SUPPORTED(!state_int(gpu, "remap_supported", 0));
+    SUPPORTED(!state_int(gpu, "remap_supported", 0) && state_get(gpu, "ecc_mode"));
     *pending = (u32)state_int(gpu, "retired_pending", 0);
     return RC_SUCCESS;
 }
@@ -920,7 +935,7 @@ API int nvmlDeviceGetMarginTemperature(nvmlDevice_t device, nvmlMarginTemperatur
     NEEDS(margin);
     if (margin->version != STRUCT_VERSION(nvmlMarginTemperature_v1_t, 1))
         return RC_ARGUMENT_VERSION;
-    SUPPORTED(state_get(gpu, "temperature_max"));
+    SUPPORTED(state_int(gpu, "temperature_relative", 0) && state_get(gpu, "temperature_max"));
     margin->marginTemperature = (int)(state_int(gpu, "temperature_max", 0) - state_int(gpu, "temperature", 0));
     return RC_SUCCESS;
 }
@@ -932,8 +947,10 @@ API int nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device, u32 threshold, u3
                                         "temperature_max" };
 
     DEVICE();
-    if (threshold > 3)
+    if (threshold > 7)
         return RC_INVALID_ARGUMENT;
+    /* Deprecated from Ada on, for the margins of fields 193 to 196, and gone from some boards. */
+    SUPPORTED(threshold < 4 && state_int(gpu, "temperature_thresholds", 1));
     return number(gpu, keys[threshold], temperature);
 }
 
@@ -1002,14 +1019,6 @@ API int nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t device, u32 *l
     return RC_SUCCESS;
 }
 
-API int nvmlDeviceSetPowerManagementLimit(nvmlDevice_t device, u32 limit)
-{
-    DEVICE();
-    if (limit < state_int(gpu, "power_min_mw", 0) || limit > state_int(gpu, "power_max_mw", 0))
-        return RC_INVALID_ARGUMENT;
-    return put_number(gpu, "power_limit_mw", limit, 0);
-}
-
 API int nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, u64 *energy)
 {
     DEVICE();
@@ -1030,10 +1039,31 @@ static int clock_key(int gpu, const char *prefix, u32 type, u32 *clock)
     return number(gpu, key, clock);
 }
 
+/* A clock as it runs: locked clocks hold it between their limits. */
+static int running_clock(int gpu, u32 type, u32 *clock)
+{
+    const char *kind = type == 2 ? "mem" : "gpu";
+    char key[32];
+    long long low, high;
+    int rc = clock_key(gpu, "clock", type, clock);
+
+    if (rc || type == 3)
+        return rc;
+    snprintf(key, sizeof(key), "locked_%s_min_mhz", kind);
+    low = state_int(gpu, key, 0);
+    snprintf(key, sizeof(key), "locked_%s_max_mhz", kind);
+    high = state_int(gpu, key, 0);
+    if (low && *clock < low)
+        *clock = (u32)low;
+    if (high && *clock > high)
+        *clock = (u32)high;
+    return RC_SUCCESS;
+}
+
 API int nvmlDeviceGetClockInfo(nvmlDevice_t device, u32 type, u32 *clock)
 {
     DEVICE();
-    return clock_key(gpu, "clock", type, clock);
+    return running_clock(gpu, type, clock);
 }
 
 API int nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, u32 type, u32 *clock)
@@ -1068,31 +1098,7 @@ API int nvmlDeviceGetClock(nvmlDevice_t device, u32 type, u32 id, u32 *clock)
     DEVICE();
     if (id > 3)
         return RC_INVALID_ARGUMENT;
-    return clock_key(gpu, prefixes[id], type, clock);
-}
-
-API int nvmlDeviceSetApplicationsClocks(nvmlDevice_t device, u32 memory, u32 graphics)
-{
-    int rc;
-
-    DEVICE();
-    SUPPORTED(state_get(gpu, "clock_default_graphics_mhz"));
-    if (memory > state_int(gpu, "clock_max_mem_mhz", 0) || graphics > state_int(gpu, "clock_max_graphics_mhz", 0))
-        return RC_INVALID_ARGUMENT;
-    rc = put_number(gpu, "clock_app_mem_mhz", memory, 0);
-    rc = rc ? rc : put_number(gpu, "clock_app_sm_mhz", graphics, 0);
-    return rc ? rc : put_number(gpu, "clock_app_graphics_mhz", graphics, 0);
-}
-
-API int nvmlDeviceResetApplicationsClocks(nvmlDevice_t device)
-{
-    int rc;
-
-    DEVICE();
-    SUPPORTED(state_get(gpu, "clock_default_graphics_mhz"));
-    rc = put_number(gpu, "clock_app_mem_mhz", state_int(gpu, "clock_default_mem_mhz", 0), 0);
-    rc = rc ? rc : put_number(gpu, "clock_app_sm_mhz", state_int(gpu, "clock_default_sm_mhz", 0), 0);
-    return rc ? rc : put_number(gpu, "clock_app_graphics_mhz", state_int(gpu, "clock_default_graphics_mhz", 0), 0);
+    return id ? clock_key(gpu, prefixes[id], type, clock) : running_clock(gpu, type, clock);
 }
 
 static int event_reasons(int gpu, u64 *reasons)
@@ -1133,6 +1139,21 @@ API int nvmlDeviceGetSupportedClocksEventReasons(nvmlDevice_t device, u64 *reaso
     return supported_reasons(reasons);
 }
 
+/* Policies: 0 power, 1 thermal, 2 sync boost, 3 board limit, 4 low utilization, 5 reliability, 10 and 11 the sums. */
+static const char *const violation_keys[] = { "violation_power_ns", "violation_thermal_ns", "violation_sync_boost_ns", "violation_board_limit_ns",
+                                              "violation_low_utilization_ns", "violation_reliability_ns" };
+
+static u64 violation(int gpu, u32 policy)
+{
+    u64 sum = 0;
+
+    if (policy < 6)
+        return (u64)state_int(gpu, violation_keys[policy], 0);
+    for (u32 i = 0; i < 6; i++)
+        sum += (u64)state_int(gpu, violation_keys[i], 0);
+    return sum;
+}
+
 API int nvmlDeviceGetViolationStatus(nvmlDevice_t device, u32 policy, nvmlViolationTime_t *time)
 {
     DEVICE();
@@ -1140,7 +1161,7 @@ API int nvmlDeviceGetViolationStatus(nvmlDevice_t device, u32 policy, nvmlViolat
     if (policy > 5 && policy != 10 && policy != 11)
         return RC_INVALID_ARGUMENT;
     time->referenceTime = (u64)now_us();
-    time->violationTime = (u64)state_int(gpu, "violation_ns", 0);
+    time->violationTime = violation(gpu, policy);
     return RC_SUCCESS;
 }
 
@@ -1197,7 +1218,14 @@ API int nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizat
 /* ---- PCI Express ---- */
 
 NUMBER(nvmlDeviceGetMaxPcieLinkGeneration, "pcie_gen_max")
-NUMBER(nvmlDeviceGetGpuMaxPcieLinkGeneration, "pcie_gen_max")
+
+/* What the GPU itself could do, whatever the slot can. */
+API int nvmlDeviceGetGpuMaxPcieLinkGeneration(nvmlDevice_t device, u32 *generation)
+{
+    DEVICE();
+    return number(gpu, state_get(gpu, "pcie_gen_device_max") ? "pcie_gen_device_max" : "pcie_gen_max", generation);
+}
+
 NUMBER(nvmlDeviceGetMaxPcieLinkWidth, "pcie_width_max")
 NUMBER(nvmlDeviceGetCurrPcieLinkGeneration, "pcie_gen_current")
 NUMBER(nvmlDeviceGetCurrPcieLinkWidth, "pcie_width_current")
@@ -1300,13 +1328,53 @@ API int nvmlDeviceGetNvLinkCapability(nvmlDevice_t device, u32 link, u32 capabil
     return RC_SUCCESS;
 }
 
+/* Counters: 0 replay, 1 recovery, 2 CRC of flow control, 3 CRC of data, 4 ECC of data. A value is one number for every link, or
+ * LINK:NUMBER for some. */
+static u64 link_errors(int gpu, u32 link, u32 counter)
+{
+    static const char *const keys[] = { "nvlink_replay", "nvlink_recovery", "nvlink_crc_flit", "nvlink_crc_data", "nvlink_ecc_data" };
+    const char *value = state_get(gpu, keys[counter]);
+
+    if (!value || !strchr(value, ':'))
+        return (u64)state_int(gpu, keys[counter], 0);
+    while (*value) {
+        char *end;
+        unsigned long long first = strtoull(value, &end, 10);
+
+        if (end == value) {
+            value++;
+            continue;
+        }
+        value = end;
+        if (*value == ':') {
+            unsigned long long count = strtoull(value + 1, &end, 10);
+
+            value = end;
+            if (first == link)
+                return count;
+        }
+    }
+    return 0;
+}
+
+static u64 link_errors_total(int gpu, u32 counter)
+{
+    u64 total = 0;
+
+    for (u32 link = 0; link < state_int(gpu, "nvlink_count", 0); link++)
+        total += link_errors(gpu, link, counter);
+    return total;
+}
+
 API int nvmlDeviceGetNvLinkErrorCounter(nvmlDevice_t device, u32 link, u32 counter, u64 *value)
 {
     LINK();
     NEEDS(value);
     if (counter > 4)
         return RC_INVALID_ARGUMENT;
-    *value = (u64)state_int(gpu, "nvlink_errors", 0);
+    /* NVLink 5 counts in other ways: fields 206 to 222. */
+    SUPPORTED(state_int(gpu, "nvlink_version", 0) < 5);
+    *value = link_errors(gpu, link, counter);
     return RC_SUCCESS;
 }
 
@@ -1319,7 +1387,7 @@ static int link_remote(int gpu, u32 link, nvmlPciInfo_t *pci)
     char key[32];
 
     NEEDS(pci);
-    SUPPORTED(link_up(gpu, link));
+    SUPPORTED(link_up(gpu, link) && !state_int(gpu, "nvlink_remote_hidden", 0));
     memset(pci, 0, sizeof(*pci));
     if (count > 0) {
         snprintf(key, sizeof(key), "nvswitch %ld", (long)link % count);
@@ -1354,21 +1422,28 @@ API int nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, u32 link, u32 *
     NEEDS(kind);
     SUPPORTED(link_up(gpu, link));
     switches = state_node("node", "nvswitches");
-    *kind = switches && strtol(switches, NULL, 10) > 0 ? 2 : 0;
+    *kind = state_int(gpu, "nvlink_remote_hidden", 0) || (switches && strtol(switches, NULL, 10) > 0) ? 2 : 0;
     return RC_SUCCESS;
 }
 
-/* Capabilities asked for: 0 read, 1 write, 2 NVLink, 3 atomics, 4 PCI. Answers: 0 ok, 5 not supported. */
+/* Capabilities asked for: 0 read, 1 write, 2 NVLink, 3 atomics, 4 PCI. Answers: 0 ok, 5 not supported. A broken GPU reaches none,
+ * or not those that p2p_broken_with lists. */
+static int peer_broken(int gpu, int other)
+{
+    return state_int(gpu, "p2p_broken", 0) || listed(state_get(gpu, "p2p_broken_with"), (u32)other);
+}
+
 API int nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t peer, u32 capability, u32 *status)
 {
-    int other = gpu_of(peer), linked;
+    int other = gpu_of(peer), broken, linked;
 
     DEVICE();
     NEEDS(status);
     if (other < 0 || capability > 4)
         return RC_INVALID_ARGUMENT;
-    linked = state_int(gpu, "nvlink_count", 0) > 0 && !state_int(gpu, "p2p_broken", 0) && !state_int(other, "p2p_broken", 0);
-    *status = capability == 4 || linked ? 0 : 5;
+    linked = state_int(gpu, "nvlink_count", 0) > 0;
+    broken = peer_broken(gpu, other) || peer_broken(other, gpu);
+    *status = broken || (!linked && capability != 4) ? 5 : 0;
     return RC_SUCCESS;
 }
 
@@ -1428,13 +1503,30 @@ API int nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, u32 size, unsigned long
     return RC_SUCCESS;
 }
 
-/* The cluster of a machine without a rack-wide fabric is all zero. */
+/* The cluster of a machine without a rack-wide fabric is all zero; fabric_cluster holds it as hexadecimal digits otherwise. */
+static void cluster_uuid(int gpu, unsigned char out[16])
+{
+    const char *value = state_get(gpu, "fabric_cluster");
+    int digits = 0;
+
+    memset(out, 0, 16);
+    for (; value && *value && digits < 32; value++) {
+        int digit = *value >= '0' && *value <= '9' ? *value - '0' : *value >= 'a' && *value <= 'f' ? *value - 'a' + 10 : -1;
+
+        if (digit < 0)
+            continue;
+        out[digits / 2] = (unsigned char)(out[digits / 2] << 4 | digit);
+        digits++;
+    }
+}
+
 API int nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, nvmlGpuFabricInfo_t *info)
 {
     DEVICE();
     NEEDS(info);
     SUPPORTED(state_get(gpu, "fabric_state"));
     memset(info, 0, sizeof(*info));
+    cluster_uuid(gpu, info->clusterUuid);
     info->status = (u32)state_int(gpu, "fabric_status", 0);
     info->cliqueId = (u32)state_int(gpu, "fabric_clique", 0);
     info->state = (unsigned char)state_int(gpu, "fabric_state", 0);
@@ -1454,6 +1546,7 @@ API int nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfo_v3_t 
     SUPPORTED(state_get(gpu, "fabric_state"));
     memset(info, 0, version == STRUCT_VERSION(nvmlGpuFabricInfo_v2_t, 2) ? sizeof(nvmlGpuFabricInfo_v2_t) : sizeof(*info));
     info->version = version;
+    cluster_uuid(gpu, info->clusterUuid);
     info->status = (u32)state_int(gpu, "fabric_status", 0);
     info->cliqueId = (u32)state_int(gpu, "fabric_clique", 0);
     info->state = (unsigned char)state_int(gpu, "fabric_state", 0);
@@ -1461,79 +1554,6 @@ API int nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfo_v3_t 
     if (version == STRUCT_VERSION(nvmlGpuFabricInfo_v3_t, 3))
         info->healthSummary = (unsigned char)state_int(gpu, "fabric_health_summary", 1);
     return RC_SUCCESS;
-}
-
-/* ---- MIG ---- */
-
-API int nvmlDeviceGetMigMode(nvmlDevice_t device, u32 *current, u32 *pending)
-{
-    DEVICE();
-    NEEDS(current && pending);
-    SUPPORTED(state_int(gpu, "mig_supported", 0));
-    *current = (u32)state_int(gpu, "mig_mode", 0);
-    *pending = (u32)state_int(gpu, "mig_mode_pending", *current);
-    return RC_SUCCESS;
-}
-
-/* A busy GPU keeps its mode until the next reset; where the InfoROM holds no MIG bit, a driver load forgets it. */
-API int nvmlDeviceSetMigMode(nvmlDevice_t device, u32 mode, int *activation)
-{
-    struct state_process process;
-    int persistent, rc;
-
-    DEVICE();
-    NEEDS(activation);
-    SUPPORTED(state_int(gpu, "mig_supported", 0));
-    if (mode > 1)
-        return RC_INVALID_ARGUMENT;
-    persistent = state_int(gpu, "mig_persistent", 0) != 0;
-    rc = put_number(gpu, "mig_mode_pending", mode, persistent);
-    if (rc)
-        return rc;
-    if (state_processes(gpu, 'C', &process, 1)) {
-        *activation = RC_IN_USE;
-        return RC_SUCCESS;
-    }
-    *activation = RC_SUCCESS;
-    return put_number(gpu, "mig_mode", mode, persistent);
-}
-
-API int nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, u32 *count)
-{
-    DEVICE();
-    NEEDS(count);
-    *count = state_int(gpu, "mig_supported", 0) ? (u32)state_int(gpu, "mig_max", 7) : 0;
-    return RC_SUCCESS;
-}
-
-API int nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, u32 index, nvmlDevice_t *mig)
-{
-    DEVICE();
-    NEEDS(mig);
-    SUPPORTED(state_int(gpu, "mig_supported", 0));
-    return index < (u32)state_int(gpu, "mig_max", 7) ? RC_NOT_FOUND : RC_INVALID_ARGUMENT;
-}
-
-API int nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, u32 *is_mig)
-{
-    DEVICE();
-    NEEDS(is_mig);
-    *is_mig = 0;
-    return RC_SUCCESS;
-}
-
-API int nvmlDeviceGetGpuInstanceId(nvmlDevice_t device, u32 *id)
-{
-    DEVICE();
-    NEEDS(id);
-    return RC_NOT_SUPPORTED;
-}
-
-API int nvmlDeviceGetComputeInstanceId(nvmlDevice_t device, u32 *id)
-{
-    DEVICE();
-    NEEDS(id);
-    return RC_NOT_SUPPORTED;
 }
 
 /* ---- modes ---- */
@@ -1546,28 +1566,12 @@ API int nvmlDeviceGetPersistenceMode(nvmlDevice_t device, u32 *mode)
     return RC_SUCCESS;
 }
 
-API int nvmlDeviceSetPersistenceMode(nvmlDevice_t device, u32 mode)
-{
-    DEVICE();
-    if (mode > 1)
-        return RC_INVALID_ARGUMENT;
-    return put_number(gpu, "persistence", mode, 0);
-}
-
 API int nvmlDeviceGetComputeMode(nvmlDevice_t device, u32 *mode)
 {
     DEVICE();
     NEEDS(mode);
     *mode = (u32)state_int(gpu, "compute_mode", 0);
     return RC_SUCCESS;
-}
-
-API int nvmlDeviceSetComputeMode(nvmlDevice_t device, u32 mode)
-{
-    DEVICE();
-    if (mode != 0 && mode != 2 && mode != 3)
-        return RC_INVALID_ARGUMENT;
-    return put_number(gpu, "compute_mode", mode, 0);
 }
 
 API int nvmlDeviceGetDisplayMode(nvmlDevice_t device, u32 *mode)
@@ -1645,7 +1649,7 @@ static int gsp_runs(int gpu)
 {
     const char *gsp = state_loaded("gsp");
 
-    return state_int(gpu, "gsp_supported", 0) && gsp && !strcmp(gsp, "loaded");
+    return state_int(gpu, "gsp_supported", 0) && gsp && !strcmp(gsp, "loaded") && !state_int(gpu, "gsp_off", 0);
 }
 
 /* The caller's buffer holds 64 characters. */
@@ -1653,7 +1657,7 @@ API int nvmlDeviceGetGspFirmwareVersion(nvmlDevice_t device, char *version)
 {
     DEVICE();
     SUPPORTED(gsp_runs(gpu));
-    return text(version, 64, state_loaded_version());
+    return text(version, 64, state_get(gpu, "gsp_version") ? state_get(gpu, "gsp_version") : state_loaded_version());
 }
 
 API int nvmlDeviceGetGspFirmwareMode(nvmlDevice_t device, u32 *enabled, u32 *fallback)
@@ -1756,19 +1760,53 @@ static int field_link(int gpu, nvmlFieldValue_t *field)
         return field_number(gpu, "nvlink_speed_mbps", TYPE_UINT, field);
     case FI_NVLINK_GET_VERSION:
         return field_number(gpu, "nvlink_version", TYPE_UINT, field);
-    default:
+    case FI_NVLINK5_RECOVERY_SUCCESSFUL:
+    case FI_NVLINK5_RECOVERY_FAILED:
+    case FI_NVLINK5_RECOVERY:
+    case FI_NVLINK5_EFFECTIVE_ERRORS:
+    case FI_NVLINK5_SYMBOL_ERRORS:
+    case FI_NVLINK5_EFFECTIVE_BER:
+    case FI_NVLINK5_SYMBOL_BER:
+        SUPPORTED(state_int(gpu, "nvlink_version", 0) >= 5);
         field->valueType = TYPE_ULONGLONG;
-        field->value.ullVal = (u64)state_int(gpu, "nvlink_errors", 0);
+        switch (field->fieldId) {
+        case FI_NVLINK5_RECOVERY:
+            field->value.ullVal = link_errors(gpu, field->scopeId, 1);
+            break;
+        case FI_NVLINK5_SYMBOL_ERRORS:
+            field->value.ullVal = link_errors(gpu, field->scopeId, 2);
+            break;
+        case FI_NVLINK5_EFFECTIVE_ERRORS:
+            field->value.ullVal = link_errors(gpu, field->scopeId, 3);
+            break;
+        default:
+            field->value.ullVal = 0;
+        }
+        return RC_SUCCESS;
+    default:
+        SUPPORTED(state_int(gpu, "nvlink_version", 0) < 5);
+        field->valueType = TYPE_ULONGLONG;
+        field->value.ullVal = field->fieldId == FI_NVLINK_ERROR_DL_REPLAY     ? link_errors(gpu, field->scopeId, 0)
+                              : field->fieldId == FI_NVLINK_ERROR_DL_RECOVERY ? link_errors(gpu, field->scopeId, 1)
+                                                                              : link_errors(gpu, field->scopeId, 3);
         return RC_SUCCESS;
     }
 }
 
-/* The margin of a threshold that the GPU states relative to its limit. */
-static int field_margin(int gpu, const char *key, nvmlFieldValue_t *field)
+static int field_link_total(int gpu, u32 counter, nvmlFieldValue_t *field)
 {
-    SUPPORTED(state_get(gpu, "temperature_max") && state_get(gpu, key));
+    SUPPORTED(state_int(gpu, "nvlink_count", 0) > 0 && state_int(gpu, "nvlink_version", 0) < 5);
+    field->valueType = TYPE_ULONGLONG;
+    field->value.ullVal = link_errors_total(gpu, counter);
+    return RC_SUCCESS;
+}
+
+/* A threshold as the margin that is left when it is reached: 0 at the limit itself, less beyond. */
+static int field_margin(int gpu, const char *key, const char *limit, nvmlFieldValue_t *field)
+{
+    SUPPORTED(state_int(gpu, "temperature_relative", 0) && state_get(gpu, limit) && state_get(gpu, key));
     field->valueType = TYPE_SINT;
-    field->value.siVal = (int)(state_int(gpu, "temperature_max", 0) - state_int(gpu, key, 0));
+    field->value.siVal = (int)(state_int(gpu, limit, 0) - state_int(gpu, key, 0));
     return RC_SUCCESS;
 }
 
@@ -1789,6 +1827,10 @@ static int field(int gpu, nvmlFieldValue_t *field)
         { FI_NVLINK_SPEED_COMMON, "nvlink_speed_mbps", TYPE_UINT },
         { FI_NVLINK_LINK_COUNT, "nvlink_count", TYPE_UINT },
         { FI_PCIE_REPLAY_COUNTER, "pcie_replay", TYPE_UINT },
+        { FI_PCIE_CORRECTABLE, "pcie_correctable", TYPE_UINT },
+        { FI_PCIE_NON_FATAL, "pcie_non_fatal", TYPE_UINT },
+        { FI_PCIE_FATAL, "pcie_fatal", TYPE_UINT },
+        { FI_PCIE_REPLAY_ROLLOVER, "pcie_replay_rollover", TYPE_UINT },
         { FI_POWER_AVERAGE, "power_usage_mw", TYPE_UINT },
         { FI_POWER_INSTANT, "power_usage_mw", TYPE_UINT },
         { FI_POWER_MIN_LIMIT, "power_min_mw", TYPE_UINT },
@@ -1810,9 +1852,11 @@ static int field(int gpu, nvmlFieldValue_t *field)
     case FI_RETIRED_SBE:
     case FI_RETIRED_DBE:
     case FI_RETIRED_PENDING:
-        SUPPORTED(!remaps);
+        SUPPORTED(!remaps && state_get(gpu, "ecc_mode"));
         field->valueType = TYPE_UINT;
-        field->value.uiVal = 0;
+        field->value.uiVal = (u32)state_int(gpu, field->fieldId == FI_RETIRED_SBE   ? "retired_sbe"
+                                                 : field->fieldId == FI_RETIRED_DBE ? "retired_dbe"
+                                                                                    : "retired_pending", 0);
         return RC_SUCCESS;
     case FI_REMAPPED_COR:
         SUPPORTED(remaps);
@@ -1832,22 +1876,42 @@ static int field(int gpu, nvmlFieldValue_t *field)
     case FI_NVLINK_GET_SPEED:
     case FI_NVLINK_GET_STATE:
     case FI_NVLINK_GET_VERSION:
+    case FI_NVLINK5_RECOVERY_SUCCESSFUL:
+    case FI_NVLINK5_RECOVERY_FAILED:
+    case FI_NVLINK5_RECOVERY:
+    case FI_NVLINK5_EFFECTIVE_ERRORS:
+    case FI_NVLINK5_EFFECTIVE_BER:
+    case FI_NVLINK5_SYMBOL_ERRORS:
+    case FI_NVLINK5_SYMBOL_BER:
         return field_link(gpu, field);
+    case FI_NVLINK_REPLAY_TOTAL:
+        return field_link_total(gpu, 0, field);
+    case FI_NVLINK_RECOVERY_TOTAL:
+        return field_link_total(gpu, 1, field);
+    case FI_NVLINK_CRC_FLIT_TOTAL:
+        return field_link_total(gpu, 2, field);
+    case FI_NVLINK_CRC_DATA_TOTAL:
+        return field_link_total(gpu, 3, field);
     case FI_TEMPERATURE_SHUTDOWN_TLIMIT:
-        return field_margin(gpu, "temperature_shutdown", field);
+        return field_margin(gpu, "temperature_shutdown", "temperature_max", field);
     case FI_TEMPERATURE_SLOWDOWN_TLIMIT:
-        return field_margin(gpu, "temperature_slowdown", field);
+        return field_margin(gpu, "temperature_slowdown", "temperature_max", field);
     case FI_TEMPERATURE_MEM_MAX_TLIMIT:
-        return field_margin(gpu, "temperature_memory_max", field);
+        return field_margin(gpu, "temperature_memory_max", "temperature_memory_max", field);
     case FI_TEMPERATURE_GPU_MAX_TLIMIT:
-        return field_margin(gpu, "temperature_max", field);
+        return field_margin(gpu, "temperature_max", "temperature_max", field);
     case FI_GPU_RECOVERY_ACTION:
         /* Drivers before R570 do not know the field. */
-        SUPPORTED(state_major(state_loaded_version()) >= 570);
+        SUPPORTED(state_major(state_loaded_version()) >= 570 && state_get(gpu, "recovery_action"));
         field->valueType = TYPE_UINT;
         field->value.uiVal = (u32)state_int(gpu, "recovery_action", 0);
         return RC_SUCCESS;
     default:
+        if (field->fieldId >= FI_PERF_POLICY_POWER && field->fieldId <= FI_PERF_POLICY_TOTAL_BASE_CLOCKS) {
+            field->valueType = TYPE_ULONGLONG;
+            field->value.ullVal = violation(gpu, field->fieldId - FI_PERF_POLICY_POWER);
+            return RC_SUCCESS;
+        }
         for (size_t i = 0; i < sizeof(simple) / sizeof(*simple); i++)
             if (simple[i].id == field->fieldId)
                 return field_number(gpu, simple[i].key, simple[i].type, field);

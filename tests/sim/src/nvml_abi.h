@@ -13,6 +13,8 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef void *nvmlDevice_t;
 typedef void *nvmlEventSet_t;
+typedef void *nvmlGpuInstance_t;
+typedef void *nvmlComputeInstance_t;
 
 enum nvml_rc {
     RC_SUCCESS = 0,
@@ -28,6 +30,7 @@ enum nvml_rc {
     RC_GPU_IS_LOST = 15,
     RC_VERSION_MISMATCH = 18,
     RC_IN_USE = 19,
+    RC_INSUFFICIENT_RESOURCES = 23,
     RC_ARGUMENT_VERSION = 25,
     RC_UNKNOWN = 999
 };
@@ -222,6 +225,82 @@ typedef struct {
 } nvmlEventData_t;
 SIZED(nvmlEventData_t, 32);
 
+/* ---- MIG ---- */
+
+typedef struct {
+    u32 multiprocessorCount, sharedCopyEngineCount, sharedDecoderCount, sharedEncoderCount, sharedJpegCount, sharedOfaCount;
+    u32 gpuInstanceSliceCount, computeInstanceSliceCount;
+    u64 memorySizeMB;
+} nvmlDeviceAttributes_t;
+SIZED(nvmlDeviceAttributes_t, 40);
+PLACED(nvmlDeviceAttributes_t, memorySizeMB, 32);
+
+typedef struct {
+    u32 id, isP2pSupported, sliceCount, instanceCount, multiprocessorCount, copyEngineCount, decoderCount, encoderCount, jpegCount, ofaCount;
+    u64 memorySizeMB;
+} nvmlGpuInstanceProfileInfo_t;
+SIZED(nvmlGpuInstanceProfileInfo_t, 48);
+
+typedef struct {
+    u32 version, id, isP2pSupported, sliceCount, instanceCount, multiprocessorCount, copyEngineCount, decoderCount, encoderCount, jpegCount, ofaCount;
+    u64 memorySizeMB;
+    char name[96];
+} nvmlGpuInstanceProfileInfo_v2_t;
+SIZED(nvmlGpuInstanceProfileInfo_v2_t, 152);
+PLACED(nvmlGpuInstanceProfileInfo_v2_t, memorySizeMB, 48);
+
+typedef struct {
+    u32 version, id, sliceCount, instanceCount, multiprocessorCount, copyEngineCount, decoderCount, encoderCount, jpegCount, ofaCount;
+    u64 memorySizeMB;
+    char name[96];
+    u32 capabilities;
+} nvmlGpuInstanceProfileInfo_v3_t;
+SIZED(nvmlGpuInstanceProfileInfo_v3_t, 152);
+PLACED(nvmlGpuInstanceProfileInfo_v3_t, capabilities, 144);
+
+typedef struct {
+    u32 start, size;
+} nvmlGpuInstancePlacement_t;
+SIZED(nvmlGpuInstancePlacement_t, 8);
+typedef nvmlGpuInstancePlacement_t nvmlComputeInstancePlacement_t;
+
+typedef struct {
+    nvmlDevice_t device;
+    u32 id, profileId;
+    nvmlGpuInstancePlacement_t placement;
+} nvmlGpuInstanceInfo_t;
+SIZED(nvmlGpuInstanceInfo_t, 24);
+
+typedef struct {
+    u32 id, sliceCount, instanceCount, multiprocessorCount, sharedCopyEngineCount, sharedDecoderCount, sharedEncoderCount, sharedJpegCount, sharedOfaCount;
+} nvmlComputeInstanceProfileInfo_t;
+SIZED(nvmlComputeInstanceProfileInfo_t, 36);
+
+typedef struct {
+    u32 version, id, sliceCount, instanceCount, multiprocessorCount, sharedCopyEngineCount, sharedDecoderCount, sharedEncoderCount, sharedJpegCount,
+        sharedOfaCount;
+    char name[96];
+} nvmlComputeInstanceProfileInfo_v2_t;
+SIZED(nvmlComputeInstanceProfileInfo_v2_t, 136);
+
+typedef struct {
+    u32 version, id, sliceCount, instanceCount, multiprocessorCount, sharedCopyEngineCount, sharedDecoderCount, sharedEncoderCount, sharedJpegCount,
+        sharedOfaCount;
+    char name[96];
+    u32 capabilities;
+} nvmlComputeInstanceProfileInfo_v3_t;
+SIZED(nvmlComputeInstanceProfileInfo_v3_t, 140);
+
+typedef struct {
+    nvmlDevice_t device;
+    nvmlGpuInstance_t gpuInstance;
+    u32 id, profileId;
+    nvmlComputeInstancePlacement_t placement;
+} nvmlComputeInstanceInfo_t;
+SIZED(nvmlComputeInstanceInfo_t, 32);
+
+/* ---- field ids ---- */
+
 enum {
     FI_ECC_CURRENT = 1,
     FI_ECC_PENDING = 2,
@@ -232,11 +311,18 @@ enum {
     FI_RETIRED_SBE = 29,
     FI_RETIRED_DBE = 30,
     FI_RETIRED_PENDING = 31,
+    FI_NVLINK_CRC_FLIT_TOTAL = 38,
+    FI_NVLINK_CRC_DATA_TOTAL = 45,
+    FI_NVLINK_REPLAY_TOTAL = 52,
+    FI_NVLINK_RECOVERY_TOTAL = 59,
+    FI_PERF_POLICY_POWER = 74,
+    FI_PERF_POLICY_TOTAL_BASE_CLOCKS = 81,
     FI_MEMORY_TEMP = 82,
     FI_TOTAL_ENERGY = 83,
     FI_NVLINK_SPEED_COMMON = 90,
     FI_NVLINK_LINK_COUNT = 91,
     FI_PCIE_REPLAY_COUNTER = 94,
+    FI_PCIE_REPLAY_ROLLOVER = 95,
     FI_REMAPPED_COR = 142,
     FI_REMAPPED_UNC = 143,
     FI_REMAPPED_PENDING = 144,
@@ -247,6 +333,9 @@ enum {
     FI_NVLINK_GET_SPEED = 164,
     FI_NVLINK_GET_STATE = 165,
     FI_NVLINK_GET_VERSION = 166,
+    FI_PCIE_CORRECTABLE = 173,
+    FI_PCIE_NON_FATAL = 179,
+    FI_PCIE_FATAL = 180,
     FI_POWER_AVERAGE = 185,
     FI_POWER_INSTANT = 186,
     FI_POWER_MIN_LIMIT = 187,
@@ -257,6 +346,13 @@ enum {
     FI_TEMPERATURE_SLOWDOWN_TLIMIT = 194,
     FI_TEMPERATURE_MEM_MAX_TLIMIT = 195,
     FI_TEMPERATURE_GPU_MAX_TLIMIT = 196,
+    FI_NVLINK5_RECOVERY_SUCCESSFUL = 213,
+    FI_NVLINK5_RECOVERY_FAILED = 214,
+    FI_NVLINK5_RECOVERY = 215,
+    FI_NVLINK5_EFFECTIVE_ERRORS = 219,
+    FI_NVLINK5_EFFECTIVE_BER = 220,
+    FI_NVLINK5_SYMBOL_ERRORS = 221,
+    FI_NVLINK5_SYMBOL_BER = 222,
     FI_GPU_RECOVERY_ACTION = 230
 };
 

@@ -170,8 +170,12 @@ static void load(struct ini *ini)
     parse(ini);
 }
 
+/* Grows with every call of the library: a value that changes from call to call changes between calls, never within one. */
+static unsigned long epoch;
+
 void state_refresh(void)
 {
+    epoch++;
     for (int i = 0; i < FILES; i++)
         load(&files[i]);
 }
@@ -313,6 +317,82 @@ static int fault_active(const char *section, int gpu)
     return 1;
 }
 
+/* How many calls of all processes asked for this, this one included. The count is the size of a file, as appending one byte to it
+ * needs no lock. A fault that is made or taken away begins a new count. */
+static unsigned long reads(int gpu, const char *key)
+{
+    static struct {
+        int gpu;
+        char key[64];
+        unsigned long epoch, count;
+    } seen[64];
+    static size_t next;
+    char name[PATH_MAX], path[PATH_MAX];
+    struct stat info;
+    unsigned long count = 1;
+    int fd;
+
+    for (size_t i = 0; i < sizeof(seen) / sizeof(*seen); i++)
+        if (seen[i].gpu == gpu && seen[i].epoch == epoch && !strcmp(seen[i].key, key))
+            return seen[i].count;
+    snprintf(name, sizeof(name), "/run/gpusim/calls/%d.%s", gpu, key);
+    if (state_path(path, sizeof(path), "/run/gpusim/calls"))
+        mkdir(path, 0777);
+    fd = state_path(path, sizeof(path), name) ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666) : -1;
+    if (fd >= 0) {
+        if (write(fd, "+", 1) == 1 && !fstat(fd, &info))
+            count = (unsigned long)info.st_size;
+        close(fd);
+    }
+    seen[next].gpu = gpu;
+    snprintf(seen[next].key, sizeof(seen[next].key), "%s", key);
+    seen[next].epoch = epoch;
+    seen[next].count = count;
+    next = (next + 1) % (sizeof(seen) / sizeof(*seen));
+    return count;
+}
+
+/* Values that change from call to call. "2*3,3" is 2 for three calls and then 3; "5++2" is 5, then 7, then 9, and in "4:5++2" the
+ * last number grows. */
+static const char *moving(int gpu, const char *key, const char *value)
+{
+    static char buffers[16][128];
+    static size_t next;
+    const char *grows = strstr(value, "++"), *star = strchr(value, '*');
+    char *out = buffers[next % 16];
+
+    if (grows && isdigit((unsigned char)grows[2])) {
+        const char *number = grows;
+
+        while (number > value && isdigit((unsigned char)number[-1]))
+            number--;
+        next++;
+        snprintf(out, sizeof(buffers[0]), "%.*s%llu", (int)(number - value), value,
+                 strtoull(number, NULL, 10) + strtoull(grows + 2, NULL, 10) * (reads(gpu, key) - 1));
+        return out;
+    }
+    if (star && star > value && isdigit((unsigned char)star[1])) {
+        unsigned long count = reads(gpu, key);
+
+        next++;
+        for (;;) {
+            size_t length = strcspn(value, "*,");
+            const char *end = value + length;
+            unsigned long times = *end == '*' ? strtoul(end + 1, (char **)&end, 10) : 0;
+
+            if (!times || count <= times) {
+                snprintf(out, sizeof(buffers[0]), "%.*s", (int)length, value);
+                return out;
+            }
+            count -= times;
+            if (*end != ',')
+                return out[0] = '\0', out;
+            value = end + 1;
+        }
+    }
+    return value;
+}
+
 static const char *fault_value(int gpu, const char *prefix, const char *key)
 {
     const struct ini *faults = &files[FAULTS];
@@ -335,15 +415,39 @@ double state_hang(int gpu, const char *symbol)
 
     if (!value)
         return 0;
-    return !strcmp(value, "forever") ? -1 : strtod(value, NULL);
+    return !strcmp(value, "forever") ? -1 : !strcmp(value, "frozen") ? -2 : strtod(value, NULL);
+}
+
+/* Into the group of processes that the freezer holds: from here on not even SIGKILL ends this process, until the group is thawed. */
+void state_freeze(void)
+{
+    char path[PATH_MAX], group[PATH_MAX + 16], number[32];
+    size_t size = 0, length;
+    char *note;
+    int fd;
+
+    if (!state_path(path, sizeof(path), "/run/gpusim/freezer") || !(note = slurp(path, &size)))
+        return;
+    snprintf(group, sizeof(group), "%s/cgroup.procs", trim(note));
+    free(note);
+    fd = open(group, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    length = (size_t)snprintf(number, sizeof(number), "%ld", (long)getpid());
+    if (write(fd, number, length) != (ssize_t)length)
+        perror("gpusim: the process could not be frozen");
+    close(fd);
 }
 
 int state_error(int gpu, const char *symbol, unsigned long calls)
 {
     const char *value = fault_value(gpu, "error.", symbol);
-    const char *after;
+    const char *after, *first;
 
     if (!value)
+        return -1;
+    first = strstr(value, "first");
+    if (first && reads(gpu, symbol) > strtoul(first + 5, NULL, 10))
         return -1;
     after = strstr(value, "after");
     if (after && calls <= strtoul(after + 5, NULL, 10))
@@ -358,9 +462,10 @@ const char *state_get(int gpu, const char *key)
     char section[32];
     const char *value = fault_value(gpu, "set.", key);
 
+    if (value)
+        return moving(gpu, key, value);
     snprintf(section, sizeof(section), "gpu %d", gpu);
-    if (!value)
-        value = find(&files[SETTINGS], section, key);
+    value = find(&files[SETTINGS], section, key);
     if (!value)
         value = find(&files[INFOROM], section, key);
     if (!value)

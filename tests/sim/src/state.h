@@ -31,8 +31,9 @@ const char *state_loaded(const char *key);
 void state_library_version(char *out, size_t size);
 int state_major(const char *version);
 
-/* Faults on functions. Seconds to hang (0 none, -1 for ever) and return code (-1 none). */
+/* Faults on functions. Seconds to hang (0 none, -1 for ever, -2 for ever where no signal reaches) and return code (-1 none). */
 double state_hang(int gpu, const char *symbol);
+void state_freeze(void);
 int state_error(int gpu, const char *symbol, unsigned long calls);
 
 /* Processes registered on a GPU; calls back for each one that is alive. */

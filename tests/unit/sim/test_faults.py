@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import signal
 import subprocess
 import time
+import uuid
 
 import pytest
 
@@ -18,6 +20,13 @@ OLD, NEW = simnode.OLD, simnode.NEW
 ECC = "value(n.nvmlDeviceGetTotalEccErrors, handle(1), 1, 0)"
 REMAP = "n.nvmlDeviceGetRemappedRows(handle(1))"
 PCIE = "[n.nvmlDeviceGetCurrPcieLinkGeneration(handle(1)), n.nvmlDeviceGetCurrPcieLinkWidth(handle(1)), n.nvmlDeviceGetMaxPcieLinkGeneration(handle(1))]"
+
+UUIDS = ["GPU-%s" % uuid.UUID(bytes=hashlib.sha256(b"gpusim/node-1/%d" % index).digest()[:16]) for index in (1, 2)]
+IDENTITY = "[n.nvmlDeviceGetUUID(handle(i)) == %r[j] for i in (1, 2) for j in (0, 1)]" % (UUIDS,)
+REASONS = "n.nvmlDeviceGetCurrentClocksThrottleReasons(handle(1))"
+BANKS = "[getattr(n.nvmlDeviceGetRowRemapperHistogram(handle(1)), key) for key in ('max', 'partial', 'low', 'none')]"
+FABRIC = "value(lambda: n.nvmlDeviceGetGpuFabricInfo(handle(1), ctypes.byref(fabric)) and 0 or fabric.state)"
+GSP = "[text(n.nvmlDeviceGetGspFirmwareVersion, handle(1)), n.nvmlDeviceGetGspFirmwareMode(handle(1))]"
 
 # fault, question, answer without, answer with
 TABLE = [
@@ -43,11 +52,63 @@ TABLE = [
     (["missing-symbol", "nvmlDeviceGetRemappedRows"], "rc(n.nvmlDeviceGetRemappedRows, handle())", 0, 13),
     (["set", "name", "NVIDIA Other", "--gpu", "1"], "text(n.nvmlDeviceGetName, handle(1))", "NVIDIA H100 80GB HBM3", "NVIDIA Other"),
     (["stray-process", "--gpu", "1"], "len(n.nvmlDeviceGetComputeRunningProcesses(handle(1)))", 0, 1),
+    (["stray-process", "graphics", "--gpu", "1"], "[len(n.nvmlDeviceGet%sRunningProcesses(handle(1))) for _ in (0,)]" % "Graphics", [0], [1]),
+    (["gpu-swapped", "2", "--gpu", "1"], IDENTITY, [True, False, False, True], [False, True, True, False]),
+    (["gpu-replaced", "--gpu", "1"], "text(n.nvmlDeviceGetSerial, handle(1)) == '9990000000001'", False, True),
+    (["vbios-changed", "--gpu", "1"], "text(n.nvmlDeviceGetVbiosVersion, handle(1))", "96.00.74.00.1A", "99.99.99.99.99"),
+    (["inforom-changed", "--gpu", "1"], "n.nvmlDeviceGetInforomConfigurationChecksum(handle(1)) == 1", False, True),
+    (["ecc-correctable", "--gpu", "1", "--value", "7"], "[n.nvmlDeviceGetTotalEccErrors(handle(1), 0, i) for i in (0, 1)]", [0, 0], [7, 7]),
+    (["ecc-rising", "aggregate", "--gpu", "1", "--value", "4"], "[n.nvmlDeviceGetTotalEccErrors(handle(1), 0, 1) for _ in (0, 1)]", [0, 0], [4, 8]),
+    (["sram-threshold", "--gpu", "1"], "value(lambda: n.nvmlDeviceGetSramEccErrorStatus(handle(1), ctypes.byref(sram)) and 0 or sram.bThresholdExceeded)",
+     0, 1),
+    (["remap-many", "--gpu", "1"], REMAP, [0, 0, 0, 0], [0, 512, 0, 0]),
+    (["bank-availability", "--gpu", "1"], BANKS, [2560, 0, 0, 0], [2559, 0, 1, 0]),
+    (["bank-availability", "none", "--gpu", "1", "--value", "2"], BANKS, [2560, 0, 0, 0], [2558, 0, 0, 2]),
+    (["bar1-shrunk", "--gpu", "1"], "n.nvmlDeviceGetBAR1MemoryInfo(handle(1)).bar1Total >> 20", 131072, 256),
+    (["nvlink-errors", "--gpu", "1", "--link", "3,4", "--value", "2"], "[n.nvmlDeviceGetNvLinkErrorCounter(handle(1), i, 1) for i in (3, 4, 5)]",
+     [0, 0, 0], [2, 4, 0]),
+    (["p2p-broken", "--gpu", "1"], "[n.nvmlDeviceGetP2PStatus(handle(1), handle(i), 0) for i in (0, 2)]", [0, 0], [5, 5]),
+    (["p2p-broken", "2", "--gpu", "1"], "[n.nvmlDeviceGetP2PStatus(handle(1), handle(i), 0) for i in (0, 2)]", [0, 0], [0, 5]),
+    (["fabric-stuck", "--gpu", "1"], FABRIC, 3, 2),
+    (["fabric-unhealthy", "--gpu", "1"], "value(lambda: n.nvmlDeviceGetGpuFabricInfoV(handle(1), ctypes.byref(fabric3)) and 0 or fabric3.healthMask)", 0, 1),
+    (["pcie-generation", "--gpu", "1"], PCIE, [5, 16, 5], [4, 16, 5]),
+    (["pcie-width", "--gpu", "1"], PCIE, [5, 16, 5], [5, 8, 5]),
+    (["pcie-replay", "--gpu", "1"], "[n.nvmlDeviceGetPcieReplayCounter(handle(1)) for _ in (0, 1)]", [0, 0], [50, 100]),
+    (["pcie-errors", "fatal", "--gpu", "1"], "[field(180, 1), field(179, 1)]", [0, 0], [5, 0]),
+    (["hw-slowdown", "--gpu", "1"], REASONS, 1, 0x8),
+    (["hw-thermal", "--gpu", "1"], REASONS, 1, 0x48),
+    (["power-brake", "--gpu", "1"], REASONS, 1, 0x88),
+    (["sw-thermal", "--gpu", "1"], REASONS, 1, 0x20),
+    (["sw-power-cap", "--gpu", "1"], REASONS, 1, 0x4),
+    (["violation", "power", "--gpu", "1", "--value", "5"], "[n.nvmlDeviceGetViolationStatus(handle(1), 0).violationTime for _ in (0, 1)]", [0, 0], [5, 10]),
+    (["gpu-hot", "--gpu", "1"], "n.nvmlDeviceGetTemperature(handle(1), 0)", 31, 92),
+    (["memory-hot", "--gpu", "1"], "field(82, 1)", 42, 95),
+    (["clocks-capped", "--gpu", "1"], "[n.nvmlDeviceGetMaxClockInfo(handle(1), 1), n.nvmlDeviceGetClockInfo(handle(1), 1)]", [1980, 345], [1188, 345]),
+    (["application-clocks-changed", "--gpu", "1"], "n.nvmlDeviceGetApplicationsClock(handle(1), 1)", 1980, 1188),
+    (["ecc-pending", "--gpu", "1"], "n.nvmlDeviceGetEccMode(handle(1))", [1, 1], [1, 0]),
+    (["ecc-off", "--gpu", "1"], "n.nvmlDeviceGetEccMode(handle(1))", [1, 1], [0, 0]),
+    (["mig-on", "--gpu", "1"], "n.nvmlDeviceGetMigMode(handle(1))", [0, 0], [1, 1]),
+    (["compute-mode-changed", "--gpu", "1"], "n.nvmlDeviceGetComputeMode(handle(1))", 0, 3),
+    (["gsp-version", "--gpu", "1"], GSP, ["570.172.08", [1, 1]], ["1.2.3", [1, 1]]),
+    (["gsp-off", "--gpu", "1"], GSP, ["570.172.08", [1, 1]], ["rc 3", [0, 1]]),
+    (["nvml-code", "nvmlDeviceGetUUID", "15", "--gpu", "1"], "[rc(n.nvmlDeviceGetUUID, handle(i)) for i in (0, 1)]", [0, 0], [0, 15]),
+    (["error", "nvmlDeviceGetName", "10", "--first", "2", "--gpu", "1"], "[rc(n.nvmlDeviceGetName, handle(1)) for _ in range(3)]", [0, 0, 0], [10, 10, 0]),
+    (["permission-denied"], "[rc(handle, 0), n.nvmlDeviceGetCount()]", [0, 8], [4, 8]),
+    (["unprivileged"], "rc(n.nvmlDeviceSetComputeMode, handle(), 0)", 0, 4),
+    (["fabric-converging", "--gpu", "1", "--value", "2"], "[%s for _ in range(3)]" % FABRIC, [3, 3, 3], [2, 2, 3]),
 ]
 # Faults with a test of their own, as they are not an answer of NVML that changes.
-ELSEWHERE = {"hang", "xid", "module-load-fails", "nouveau", "persistence-lost"}
+ELSEWHERE = {"hang", "xid", "sxid", "module-load-fails", "module-unsigned", "nouveau", "persistence-lost", "retired-pages", "retired-pages-pending",
+             "channel-repair-pending", "mig-layout-lost", "library-missing", "library-version", "packages-half-installed", "module-not-built",
+             "module-wrong-kernel"}
 DRIVER = "570.172.08"
-SETUP = "fabric = n.c_nvmlGpuFabricInfo_t()\n"
+SETUP = """
+fabric = n.c_nvmlGpuFabricInfo_t()
+fabric3 = n.c_nvmlGpuFabricInfo_v3_t()
+fabric3.version = 0x3000028
+sram = n.c_nvmlEccSramErrorStatus_v1_t()
+sram.version = 0x1000068
+"""
 
 
 def ask(node, question):
@@ -56,20 +117,23 @@ def ask(node, question):
 
 @pytest.mark.parametrize("fault, question, without, present", TABLE, ids=[" ".join(row[0][:2]) for row in TABLE])
 def test_fault(node, fault, question, without, present):
+    if fault[0].startswith("gsp"):
+        node.firmware(DRIVER)
     node.booted(DRIVER)
     assert ask(node, question) == without
     node.sim("inject", *fault)
     assert ask(node, question) == present
     listed = node.sim("list").stdout
     assert listed.startswith(fault[0])
-    assert listed.strip() in node.sim("status").stdout
+    assert all("fault: " + line in node.sim("status").stdout for line in listed.splitlines())
     assert "cleared" in node.sim("clear", fault[0]).stdout
     assert node.sim("list").stdout == ""
     assert ask(node, question) == without
 
 
 def test_every_fault_is_tested(node):
-    known = {line.split()[0] for line in node.sim("faults").stdout.splitlines()}
+    # Faults of GPUs at work are tested where they are used, with the active test.
+    known = {line.split()[0] for line in node.sim("faults").stdout.splitlines() if not line.startswith("cuda-")}
     assert known == {row[0][0] for row in TABLE} | ELSEWHERE
     assert all(len(line.split(None, 1)[1]) > 20 for line in node.sim("faults").stdout.splitlines())
 
@@ -230,10 +294,19 @@ def test_clearing_one_gpu_only(booted):
     (["inject", "error", "nvmlDeviceGetSerial", "lost"], "needs a number"),
     (["inject", "error", "nvmlDeviceGetNothing", "3"], "no function nvmlDeviceGetNothing"),
     (["inject", "missing-symbol", "nvmlDeviceGetNothing"], "no function nvmlDeviceGetNothing"),
-    (["inject", "hang", "nvmlInitWithFlags", "long"], "'forever', not 'long'"),
+    (["inject", "hang", "nvmlInitWithFlags", "long"], "'forever' or 'frozen', not 'long'"),
+    (["inject", "ecc-rising", "sometimes", "--gpu", "0"], "knows volatile, aggregate, not 'sometimes'"),
+    (["inject", "p2p-broken", "all", "--gpu", "0"], "numbers of GPUs with commas"),
+    (["inject", "gpu-swapped", "1", "--gpu", "1"], "the number of another GPU"),
+    (["inject", "gpu-hot", "--gpu", "9"], "no GPU 9"),
+    (["inject", "packages-half-installed"], "has no installed package"),
+    (["inject", "library-version", "new"], "'new' is no driver version"),
+    (["inject", "stray-process", "idle", "--gpu", "1"], "knows compute and graphics"),
+    (["scenario", "no-such-scenario"], "unknown scenario 'no-such-scenario': known are steady"),
+    (["mig", "--gpu", "0", "5g.1gb"], "no MIG profile 5g.1gb"),
     (["inject", "module-load-fails", "because"], "not 'because'"),
     (["clear", "no-such-fault"], "unknown fault"),
-    (["init", "--model", "h900", "--node", "x"], "unknown model 'h900': known are a100-sxm, h100-sxm, h200, l4"),
+    (["init", "--model", "h900", "--node", "x"], "unknown model 'h900': known are a100-sxm, b200, h100-sxm, h200, l4, v100-sxm"),
     (["init", "--model", "l4", "--node", "x", "--gpus", "5"], "0 to 4 GPUs, not 5"),
 ])
 def test_bad_input_changes_nothing(node, arguments, message):

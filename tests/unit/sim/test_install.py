@@ -39,13 +39,32 @@ def installed(tmp_path, cache):
 
 def test_what_is_there(installed):
     for name in ("usr/local/sbin/gpusim", "usr/local/sbin/modprobe", "usr/local/sbin/rmmod", "usr/local/bin/lsmod", "usr/local/bin/nvidia-smi",
-                 "usr/bin/nvidia-persistenced"):
+                 "usr/local/bin/nv-fabricmanager", "usr/bin/nvidia-persistenced"):
         assert os.access(str(installed / name), os.X_OK), name
     assert (installed / "usr/local/lib/libnvidia-ml.so.1").read_bytes() == (installed / "usr/local/lib/gpusim/libnvidia-ml.so.1").read_bytes()
     assert (installed / "etc/ld.so.preload").read_text() == "/usr/local/lib/gpusim/libgpusim-uname.so\n"
     assert (installed / "usr/local/lib/gpusim/libgpusim-uname.so").is_file()
     unit = installed / "etc/systemd/system/sysinit.target.wants/gpusim-boot.service"
     assert (unit.parent / os.readlink(str(unit))).is_file()
+
+
+def test_the_fabric_manager_is_of_the_drivers_version(installed):
+    def run(*words):
+        return subprocess.run([str(installed / "usr/local/bin/nv-fabricmanager")] + list(words), env=dict(os.environ, GPUSIM_ROOT=str(installed)),
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=30, check=False)
+
+    assert run("--version").returncode == 1, "no driver is installed"
+    library = installed / "usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.535.216.03"
+    library.parent.mkdir(parents=True)
+    library.write_text("")
+    assert run("--version").stdout == "Fabric Manager version is : 535.216.03\n"
+    assert run().returncode == 1, "no driver is loaded"
+    loaded = installed / "sys/module/nvidia/version"
+    loaded.parent.mkdir(parents=True)
+    loaded.write_text("535.261.03\n")
+    assert run().returncode == 1 and "must be of one version" in run().stderr
+    (installed / "etc/gpusim/fabricmanager-version").write_text("550.54.15\n")
+    assert run("--version").stdout == "Fabric Manager version is : 550.54.15\n"
 
 
 def test_the_linker_finds_the_library(installed):

@@ -168,6 +168,7 @@ def test_a_handle_by_any_name_is_the_same_gpu(booted):
     ("h200", 8, "NVIDIA H200", 143771),
     ("a100-sxm", 4, "NVIDIA A100-SXM4-40GB", 40960),
     ("l4", 4, "NVIDIA L4", 23034),
+    ("v100-sxm", 4, "Tesla V100-SXM2-32GB", 32768),
 ])
 @pytest.mark.parametrize("wheel", wheels.VERSIONS)
 def test_models(make_node, wheel, model, count, name, memory_mib):
@@ -291,7 +292,6 @@ def test_settings_are_lost_with_the_driver(booted):
 def test_mig_mode_survives_a_boot_only_where_the_inforom_keeps_it(make_node, model, kept):
     node = make_node(model).booted()
     assert node.ask("[rc(n.nvmlDeviceSetMigMode, handle(1), 1), n.nvmlDeviceGetMigMode(handle(1))]") == [0, [1, 1]]
-    assert node.ask("rc(n.nvmlDeviceGetRemappedRows, handle(1))") == 3
     node.sim("boot")
     assert node.ask("n.nvmlDeviceGetMigMode(handle(1))") == [kept, kept]
 

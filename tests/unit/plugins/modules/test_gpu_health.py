@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The module gpu_health: one process that reads GPUs, driver and boot id, and judges nothing."""
+"""The module gpu_health: one process that reads all there is to read, and judges nothing."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import pytest
 
 pytest.importorskip("ansible.module_utils.basic", reason="modules need Ansible; what they call is tested without it")
 
-from ansible_collections.gpufleet.lifecycle.plugins.action import gpu_health as action
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import session, snapshot
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health_options as options
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import model
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import snapshot
 from ansible_collections.gpufleet.lifecycle.plugins.modules import gpu_health
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _nvml_action
 
 
 class Done(Exception):
@@ -47,15 +49,17 @@ def run(monkeypatch, read, **params):
 def test_everything_is_read_in_one_process(monkeypatch):
     taken = snapshot.blank("nvml_error", "why", 9)
     seen = []
-    monkeypatch.setattr(gpu_health.audit, "read", lambda root, runner: seen.append((root, type(runner).__name__)) or {"facts": 1})
-    monkeypatch.setattr(gpu_health.audit, "decide", lambda facts: {"of": facts})
+    monkeypatch.setattr(gpu_health.reading, "gather", lambda *args, **options: seen.append(args + (options,)) or {"a": "reading"})
     result = run(monkeypatch, lambda *args: {"snapshot": taken, "warnings": []})
-    assert result == {"changed": False, "facts": {"snapshot": taken, "audit": {"of": {"facts": 1}}, "boot_id": session.boot_id()}}
-    assert seen == [("/", "Runner")]
+    assert result == {"changed": False, "facts": {"a": "reading"}}
+    assert seen == [(taken, {"watermark": None})]
+    since = {"boot_id": "b", "seq": 7}
+    run(monkeypatch, lambda *args: {"snapshot": taken, "warnings": []}, since=since)
+    assert seen[-1] == (taken, {"watermark": since})
 
 
 def test_nothing_else_is_read_before_the_binding_is_there(monkeypatch):
-    monkeypatch.setattr(gpu_health.audit, "read", lambda root, runner: pytest.fail("read too early"))
+    monkeypatch.setattr(gpu_health.reading, "gather", lambda *args: pytest.fail("read too early"))
     assert run(monkeypatch, lambda *args: {"needs_binding": True, "warnings": []}) == {"changed": False, "needs_binding": True}
 
 
@@ -63,8 +67,7 @@ def test_a_timeout_that_is_none_is_refused(monkeypatch):
     assert run(monkeypatch, lambda *args: pytest.fail("read"), timeout_s=0)["failed"] is True
 
 
-def test_module_and_action_take_the_same_options():
-    mine = dict(gpu_health.ARGUMENT_SPEC)
-    assert mine.pop("binding_archive")["no_log"] is True
-    assert mine.pop("binding_digest")
-    assert mine == action.ARGUMENT_SPEC
+def test_the_options_of_the_action_alone_are_not_for_playbooks():
+    assert options.INTERNAL_SPEC["binding_archive"]["no_log"] is True
+    assert options.ARGUMENT_SPEC["phase"]["choices"] == list(model.PHASES)
+    assert set(options.INTERNAL_SPEC) == set(_nvml_action.INTERNAL) and not set(options.INTERNAL_SPEC) & set(options.ARGUMENT_SPEC)

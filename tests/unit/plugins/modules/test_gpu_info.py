@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 pytest.importorskip("ansible.module_utils.basic", reason="modules need Ansible; what they call is tested without it")
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, codes, snapshot
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, codes, snapshot, subsets
 from ansible_collections.gpufleet.lifecycle.plugins.modules import gpu_info
 
 
@@ -85,7 +87,7 @@ def test_it_passes_on_what_the_action_sent(monkeypatch):
 
     result = run(monkeypatch, read, binding_digest="d", binding_archive="a", timeout_s=7)
     assert result == {"changed": False, "needs_binding": True}
-    assert seen == [("/tmp/x", "d", "a", 7)]
+    assert seen == [("/tmp/x", "d", "a", 7, ["all"])]
 
 
 def test_an_archive_that_is_wrong_fails(monkeypatch):
@@ -99,6 +101,28 @@ def test_an_archive_that_is_wrong_fails(monkeypatch):
 def test_a_timeout_that_is_none_is_refused(monkeypatch, timeout_s):
     result = run(monkeypatch, answer(healthy()), timeout_s=timeout_s)
     assert result["failed"] is True and "expected at least 1 second" in result["msg"]
+
+
+def test_a_subset_that_does_not_exist_is_named(monkeypatch):
+    def read(remote_tmp, digest, archive, timeout_s, gather):
+        subsets.choose(gather)
+
+    result = run(monkeypatch, read, gather_subset=["clocks", "!clock"])
+    assert result["failed"] is True and "gather_subset has '!clock'; expected one of all, min, identity" in result["msg"]
+
+
+def test_every_subset_and_every_key_is_documented():
+    documented = gpu_info.DOCUMENTATION
+    for subset in subsets.TABLE:
+        text = re.search(r"\n      - V\(%s\) is (.*?)(\n      - |\n    type)" % (subset.name,), documented, re.DOTALL).group(1)
+        assert sorted(re.findall(r"C\((\w+)\)", text)) == sorted(subset.keys), subset.name
+
+
+def test_the_module_brings_no_code_that_lies_in_the_archive():
+    """What it imports is sent and compiled with every task."""
+    with open(gpu_info.__file__, encoding="utf-8") as stream:
+        imported = re.findall(r"^from ansible_collections\S* import (.*)$", stream.read(), re.MULTILINE)
+    assert imported == ["binding, node"]
 
 
 def test_the_archive_stays_out_of_the_logs():

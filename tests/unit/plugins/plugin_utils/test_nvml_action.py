@@ -70,23 +70,17 @@ def test_a_failure_is_not_asked_again(shipped):
 
 
 def test_a_controller_without_a_binding_lets_the_node_use_its_own(monkeypatch):
-    def none():
-        raise _binding.BindingError("the controller has no nvidia-ml-py")
-
-    monkeypatch.setattr(_binding, "shipped", none)
+    monkeypatch.setattr(_binding, "shipped", lambda: ARCHIVE._replace(version=None, problem="the controller has no nvidia-ml-py"))
     action = make(gpu_info, {}, {"snapshot": {"status": "ok", "message": ""}})
     assert run(action)["snapshot"]["message"] == ""
-    assert action.calls == [("gpufleet.lifecycle.gpu_info", {})]
+    assert action.calls == [("gpufleet.lifecycle.gpu_info", {"binding_digest": ARCHIVE.digest})]
     action = make(gpu_info, {}, {"snapshot": {"status": "no_binding", "message": "none"}, "failed": True, "msg": "none"})
     result = run(action)
     assert result["snapshot"]["message"] == result["msg"] == "none (the controller has no nvidia-ml-py)"
 
 
 def test_the_verdict_says_why_the_controller_sent_no_binding(monkeypatch):
-    def none():
-        raise _binding.BindingError("another package shadows pynvml")
-
-    monkeypatch.setattr(_binding, "shipped", none)
+    monkeypatch.setattr(_binding, "shipped", lambda: ARCHIVE._replace(version=None, problem="another package shadows pynvml"))
     health = run(make(gpu_health, {}, facts(dict(readings.snapshot(), status="no_binding", message="no NVML binding", gpus=[]))))
     assert health["failed"] is True
     assert "no NVML binding (another package shadows pynvml)" in health["msg"]
@@ -102,7 +96,7 @@ def test_a_playbook_cannot_bring_its_own_binding(shipped, plugin, option):
 
 
 def facts(snapshot=None):
-    return {"facts": {"snapshot": snapshot or readings.snapshot(), "audit": readings.audit(), "boot_id": "b"}, "changed": False}
+    return {"facts": readings.reading(snapshot, boot_id="b", kernel_log=readings.kernel_log("b")), "changed": False}
 
 
 def test_the_verdict_is_made_here(shipped):
@@ -130,10 +124,40 @@ def test_a_failing_node_fails_the_task_and_says_why(shipped, tmp_path):
     path = tmp_path / "baseline.json"
     path.write_text(json.dumps(readings.baseline()))
     result = run(make(gpu_health, {"phase": "post", "baseline_file": str(path)}, facts(broken())))
-    assert result["failed"] is True and result["health"]["verdict"] == "fail" and result["baseline"]["node"] == readings.NODE
+    assert result["failed"] is True and result["health"]["verdict"] == "fail"
     lines = result["msg"].split("\n")
     assert lines[0].startswith("gpu-1: GPU health FAIL (phase post, action restart_service): 1 failed, 0 unknown")
     assert lines[1].startswith("FAIL gpu.persistence GPU-00000001: found 0, expected 1.")
+
+
+def test_a_failed_task_shows_what_fails_and_says_what_it_left_out(shipped):
+    args = {"phase": "post", "baseline": readings.baseline()}
+    result = run(make(gpu_health, args, facts(broken())))
+    assert "baseline" not in result
+    assert [(check["id"], check["entity"]) for check in result["health"]["checks"]] == [("gpu.persistence", readings.uuid(1))]
+    assert result["health"]["left_out"]["pass"] > 20
+    assert len(json.dumps(result, indent=2).split("\n")) < 100
+
+
+@pytest.mark.parametrize("args, verbosity", [({"full": True}, 0), ({"fail_on": []}, 0), ({}, 2)])
+def test_everything_is_returned_where_it_is_wanted(shipped, monkeypatch, args, verbosity):
+    monkeypatch.setattr(gpu_health, "Display", lambda: mock.Mock(verbosity=verbosity))
+    result = run(make(gpu_health, dict({"phase": "post", "baseline": readings.baseline()}, **args), facts(broken())))
+    assert result["baseline"]["node"] == readings.NODE and result["health"]["left_out"] == {}
+    assert set(check["status"] for check in result["health"]["checks"]) >= {"pass", "fail"}
+
+
+def test_the_kernel_log_is_read_from_where_the_baseline_ended_or_from_where_it_is_told(shipped):
+    baseline = readings.baseline(kernel_log={"position": {"boot_id": "b", "seq": 7, "monotonic_us": 1}})
+    action = make(gpu_health, {"baseline": baseline}, facts())
+    run(action)
+    assert action.calls[0][1]["since"] == {"boot_id": "b", "seq": 7, "monotonic_us": 1}
+    action = make(gpu_health, {"baseline": baseline, "since": {"boot_id": "c", "seq": 9}}, facts())
+    run(action)
+    assert action.calls[0][1]["since"] == {"boot_id": "c", "seq": 9, "monotonic_us": None}
+    action = make(gpu_health, {"baseline": readings.baseline(kernel_log={"position": {"boot_id": None, "seq": True}})}, facts())
+    run(action)
+    assert "since" not in action.calls[0][1]
 
 
 @pytest.mark.parametrize("fail_on, failed", [([], False), (["unknown"], False), (["fail"], True)])
@@ -166,9 +190,13 @@ def test_the_tolerance_of_the_data_file_holds(shipped):
     ({"baseline": readings.baseline(node="gpu-2")}, "that of node gpu-2, not of gpu-1"),
     ({"baseline": readings.baseline(), "baseline_file": "/x"}, "mutually exclusive"),
     ({"baseline_file": "/nonexistent/x.json"}, "/nonexistent/x.json on the controller cannot be read: No such file"),
-    ({"waivers": [{"check": "x", "reason": "y", "expires": "soon"}]}, "expires is 'soon'"),
+    ({"waivers": [{"check": "gpu.nvlink", "reason": "y", "expires": "soon"}]}, "expires is 'soon'"),
     ({"waivers": [{"check": "x"}]}, "missing required arguments: expires, reason"),
     ({"surprise": 1}, "Unsupported parameters"),
+    ({"waivers": [{"check": "gpu.nvlinks", "reason": "y", "expires": "2999-01-01"}]}, r"option waivers: waivers\[0\].check is 'gpu.nvlinks', and there is no"),
+    ({"policy": {"ecc_volatile_uncorrected_max": "many"}}, "option policy: the health policy says ecc_volatile_uncorrected_max = 'many'"),
+    ({"policy_file": "/nonexistent/p.yml"}, "policy file /nonexistent/p.yml on the controller cannot be read: No such file"),
+    ({"mig_free_reading": readings.baseline(node="gpu-2")}, "that of node gpu-2, not of gpu-1"),
 ])
 def test_bad_input_is_refused_before_the_node_is_asked(shipped, args, text):
     action = make(gpu_health, args)

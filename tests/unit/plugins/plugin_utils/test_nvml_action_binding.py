@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import pathlib
 import zipfile
 
 import pytest
@@ -38,34 +39,43 @@ def controller(monkeypatch, tmp_path):
 def test_the_binding_of_nvidia_ml_py_is_sent(controller, version):
     controller(wheels.path(version))
     archive = _binding.shipped()
-    assert archive.version == version
+    assert (archive.version, archive.problem) == (version, None)
     assert archive.digest == node_side.digest_of(archive.data)
     with zipfile.ZipFile(io.BytesIO(archive.data)) as content:
         assert content.read("pynvml.py") == (wheels.path(version) / "pynvml.py").read_bytes()
         assert json.loads(content.read("manifest.json")) == {"version": version}
+        code = pathlib.Path(node_side.__file__).parent
+        assert content.read("_nvml/snapshot.py") == (code / "snapshot.py").read_bytes()
+        assert set(name for name in content.namelist() if name.startswith("_nvml/")) == set("_nvml/" + path.name for path in code.glob("*.py"))
     assert json.loads(node_side.read_data(archive.data, "health_policy.json"))["schema"] == "gpufleet.health-policy/1"
     assert _binding.shipped() == archive
 
 
+def without_binding(reason):
+    """The code is sent all the same, and the archive says why it has no binding."""
+    archive = _binding.shipped()
+    assert archive.version is None and reason in archive.problem
+    with zipfile.ZipFile(io.BytesIO(archive.data)) as content:
+        assert "pynvml.py" not in content.namelist() and "_nvml/snapshot.py" in content.namelist()
+        assert json.loads(content.read("manifest.json")) == {"version": None}
+
+
 def test_without_nvidia_ml_py_there_is_advice(controller, tmp_path):
     controller(tmp_path)
-    with pytest.raises(_binding.BindingError, match="the controller has no nvidia-ml-py; install nvidia-ml-py"):
-        _binding.shipped()
+    without_binding("the controller has no nvidia-ml-py; install nvidia-ml-py")
 
 
 def test_another_pynvml_in_front_is_not_sent(controller, tmp_path):
     (tmp_path / "pynvml.py").write_text("evil = 1\n")
     controller(tmp_path, wheels.path(wheels.VERSIONS[0]))
-    with pytest.raises(_binding.BindingError, match="is not that of nvidia-ml-py"):
-        _binding.shipped()
+    without_binding("is not that of nvidia-ml-py")
 
 
 def test_a_package_called_pynvml_is_not_sent(controller, tmp_path):
     (tmp_path / "pynvml").mkdir()
     (tmp_path / "pynvml" / "__init__.py").write_text("")
     controller(tmp_path, wheels.path(wheels.VERSIONS[0]))
-    with pytest.raises(_binding.BindingError, match="is not that of nvidia-ml-py"):
-        _binding.shipped()
+    without_binding("is not that of nvidia-ml-py")
 
 
 def test_a_file_that_another_package_overwrote_is_not_sent(controller, tmp_path):
@@ -75,11 +85,11 @@ def test_a_file_that_another_package_overwrote_is_not_sent(controller, tmp_path)
     with open(str(tmp_path / "site" / "pynvml.py"), "a") as stream:
         stream.write("# overwritten\n")
     controller(tmp_path / "site")
-    with pytest.raises(_binding.BindingError, match="is not the file that nvidia-ml-py 12.535.133 installed"):
-        _binding.shipped()
+    without_binding("is not the file that nvidia-ml-py 12.535.133 installed")
 
 
 def test_the_same_input_gives_the_same_bytes():
-    first = _binding.build(b"x = 1\n", "1", {"b.json": b"2", "a.json": b"1"})
-    assert first == _binding.build(b"x = 1\n", "1", {"a.json": b"1", "b.json": b"2"})
-    assert first != _binding.build(b"x = 2\n", "1", {"a.json": b"1", "b.json": b"2"})
+    first = _binding.build(b"x = 1\n", "1", {"b.json": b"2", "a.json": b"1"}, {"a.py": b"", "b.py": b""})
+    assert first == _binding.build(b"x = 1\n", "1", {"a.json": b"1", "b.json": b"2"}, {"b.py": b"", "a.py": b""})
+    assert first != _binding.build(b"x = 2\n", "1", {"a.json": b"1", "b.json": b"2"}, {"b.py": b"", "a.py": b""})
+    assert first != _binding.build(b"x = 1\n", "1", {"a.json": b"1", "b.json": b"2"}, {"b.py": b"", "a.py": b"#"})

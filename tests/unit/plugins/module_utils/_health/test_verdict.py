@@ -16,9 +16,8 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._hea
 
 
 def judge(snapshot=None, audit=None, baseline="healthy", **options):
-    options = dict({"expected_driver": readings.DRIVER, "phase": "post", "node": readings.NODE, "boot_id": "x", "now": readings.NOW}, **options)
-    return _health.evaluate(readings.snapshot() if snapshot is None else snapshot, readings.audit() if audit is None else audit,
-                            baseline=readings.baseline() if baseline == "healthy" else baseline, **options)
+    options = dict({"expected_driver": readings.DRIVER, "phase": "post", "node": readings.NODE, "now": readings.NOW}, **options)
+    return _health.evaluate(readings.reading(snapshot, audit), baseline=readings.baseline() if baseline == "healthy" else baseline, **options)
 
 
 def found(health, ident, entity=None):
@@ -36,20 +35,14 @@ def test_a_healthy_node_passes_and_the_document_is_whole():
     assert (health["node"], health["boot_id"], health["time"], health["phase"]) == (readings.NODE, "x", readings.NOW, "post")
     assert health["driver"] == dict.fromkeys(("nvml", "loaded", "library", "on_disk", "next_boot", "expected"), readings.DRIVER)
     for check in health["checks"]:
-        assert set(check) == {"id", "entity", "status", "observed", "expected", "source", "action", "message"}
+        assert set(check) == {"id", "entity", "status", "observed", "expected", "source", "action", "message", "notice", "since"}
         assert check["status"] in model.STATUSES and check["action"] in model.ACTIONS
         assert check["source"] in ("policy", "baseline", "hardware")
-    assert len(registry.FAMILIES) == len(set(registry.FAMILIES)) == 6
 
 
 def test_every_family_has_its_say():
     idents = set(check["id"] for check in judge()["checks"])
-    assert idents == {
-        "nvml.answers", "baseline.usable", "gpu.count", "gpu.on_bus", "gpu.handle", "gpu.present", "driver.nvml", "driver.loaded",
-        "driver.library", "driver.on_disk", "driver.next_boot", "gpu.recovery_action", "gpu.remap_failure", "gpu.remap_pending",
-        "gpu.retired_pages_pending", "gpu.ecc_volatile", "gpu.ecc_aggregate", "gpu.ecc_pending", "gpu.mig_pending", "gpu.persistence",
-        "gpu.power_limit", "gpu.compute_mode", "gpu.ecc_mode", "gpu.mig_mode", "gpu.memory_total", "gpu.bar1_total", "gpu.nvlink",
-    }
+    assert idents == registry.IDENTS
 
 
 @pytest.mark.parametrize("rc, verdict, action", [
@@ -169,7 +162,7 @@ def test_remapped_rows_under_mig_are_unknown():
     for gpu in snapshot["gpus"] + baseline["snapshot"]["gpus"]:
         gpu.update(mig_mode_current=value(1), mig_mode_pending=value(1), remapped_rows=failed(3))
     health = judge(snapshot, baseline=baseline)
-    assert blocking(health) == ["gpu.remap_failure", "gpu.remap_pending"]
+    assert blocking(health) == ["gpu.remap_failure", "gpu.remap_pending", "gpu.remap_uncorrectable"]
     assert health["verdict"] == "unknown"
 
 
@@ -261,13 +254,15 @@ def test_the_target_must_be_loaded_and_packages_versions_are_understood():
     assert judge(expected_driver=None)["verdict"] == "pass"
     audit = readings.audit()
     audit["versions"]["library"] = OTHER
-    assert blocking(judge(audit=audit, expected_driver=None)) == ["driver.library"]
+    assert blocking(judge(audit=audit, expected_driver=None)) == ["driver.library", "driver.versions_agree", "nvml.library_match"]
 
 
 def test_without_an_audit_nothing_passes():
     health = judge(audit={})
     assert health["verdict"] == "unknown"
-    assert blocking(health) == ["driver.library", "driver.loaded", "driver.next_boot", "driver.on_disk", "gpu.on_bus"]
+    assert blocking(health) == sorted(["driver.library", "driver.loaded", "driver.next_boot", "driver.on_disk", "gpu.on_bus", "driver.dkms", "driver.flavour",
+                                       "driver.gsp_firmware_file", "driver.nouveau", "driver.packages", "driver.reboot_safe",
+                                       "driver.versions_agree", "nvml.library_match"])
 
 
 @pytest.mark.parametrize("phase, status, verdict", [
@@ -307,7 +302,8 @@ def test_hardware_is_not_compared_with_a_simulation():
 
 
 def test_baseline_of_makes_what_evaluate_takes():
-    document = _health.baseline_of(readings.snapshot(), readings.audit(), readings.NODE, "b", readings.NOW)
+    document = _health.baseline_of(readings.reading(), readings.NODE, readings.NOW)
+    assert document["boot_id"] == "x" and "smoke" not in document
     assert judge(baseline=document)["verdict"] == "pass"
 
 
@@ -340,17 +336,24 @@ def test_a_policy_that_cannot_be_followed_is_refused(policy, text):
 def test_the_summary_is_for_a_person():
     snapshot = change_gpu("persistence_mode", value(0))
     lines = _health.summary(judge(snapshot, expected_driver=OTHER)).split("\n")
-    assert lines[0].startswith("gpu-1: GPU health FAIL (phase post, action hold): 6 failed, 0 unknown, 0 waived, ")
+    assert lines[0].startswith("gpu-1: GPU health FAIL (phase post, action hold): %d failed, 0 unknown, 0 waived, " % (len(lines) - 1,))
     assert lines[0].endswith("[simulated]")
-    assert "FAIL driver.loaded node: found 535.216.03, expected 535.261.03. The loaded kernel module is 535.216.03; " in lines[2]
+    assert [line for line in lines if "FAIL driver.loaded node: found 535.216.03, expected 535.261.03. The loaded kernel module is 535.216.03; " in line]
     assert [line for line in lines if line.startswith("FAIL gpu.persistence GPU-00000001: found 0, expected 1.")]
-    assert len(lines) == 7
+    assert len(lines) > 7 and all(line.startswith("FAIL ") for line in lines[1:])
+
+
+def test_what_explains_the_rest_comes_first():
+    snapshot = readings.snapshot()
+    snapshot.update(status="nvml_error", nvml={"rc": 9, "error": "DRIVER_NOT_LOADED"}, gpus=[], count=failed(9))
+    blocked = [check["id"] for check in judge(snapshot)["checks"] if check["status"] == "fail"]
+    assert blocked[0] == "nvml.answers" and "gpu.present" in blocked
 
 
 def test_nothing_that_is_given_is_changed():
-    given = [readings.snapshot(), readings.audit(), readings.baseline()]
+    given = [readings.reading(), readings.baseline()]
     before = copy.deepcopy(given)
-    judge(given[0], given[1], given[2])
+    _health.evaluate(given[0], given[1], phase="post", node=readings.NODE, now=readings.NOW)
     assert given == before
 
 
@@ -359,3 +362,74 @@ def test_nothing_that_is_given_is_changed():
     ("", None), (None, None), ("x:y:z", None), (7, None)])
 def test_one_spelling_of_pci_addresses(text, expected):
     assert model.pci_address(text) == expected
+
+
+@pytest.mark.parametrize("section", ["snapshot", "audit", "system", "kernel_log", "boot_id"])
+def test_a_section_that_could_not_be_read_is_unknown_and_says_why(section):
+    document = readings.reading(problems={section: "OSError: no such luck"})
+    document[section] = None
+    health = _health.evaluate(document, phase="adhoc", node=readings.NODE, now=readings.NOW)
+    check, = found(health, "reading.complete")
+    assert (check["status"], check["observed"]) == ("unknown", [section]) and "%s (OSError: no such luck)" % section in check["message"]
+
+
+@pytest.mark.parametrize("document", [None, [], "x", {}, {"snapshot": []}])
+def test_what_is_no_reading_is_never_a_pass(document):
+    health = _health.evaluate(document, readings.baseline(), phase="post", node=readings.NODE, now=readings.NOW)
+    assert health["verdict"] != "pass" and "reading.complete" in blocking(health)
+
+
+def with_table(monkeypatch, *rows):
+    monkeypatch.setattr(registry, "TABLE", registry.TABLE + rows)
+    monkeypatch.setattr(registry, "IDENTS", frozenset(row.ident for row in registry.TABLE))
+
+
+def row(ident, judge_it, scope="node"):
+    return model.Row(ident, scope, judge_it, "title", (), "source", ())
+
+
+@pytest.mark.parametrize("answer", [None, "x", [{"id": "x.other"}], [model.check("x.other", "node", "pass")], [model.check("x.mine", "node", "great")],
+                                    [model.check("x.mine", "node", "pass", action="dance")], [None]])
+def test_a_judge_that_breaks_is_unknown_and_named(monkeypatch, answer):
+    with_table(monkeypatch, row("x.mine", lambda ctx: answer))
+    health = judge()
+    check, = found(health, "x.mine")
+    assert (check["status"], check["entity"], health["verdict"]) == ("unknown", "node", "unknown")
+    assert "The check x.mine could not judge this reading" in check["message"]
+
+
+def test_a_judge_that_raises_is_unknown_of_the_gpu_it_was_asked_about(monkeypatch):
+    def burst(ctx, gpu):
+        raise KeyError("surprise")
+
+    with_table(monkeypatch, row("x.mine", burst, "gpu"))
+    checks = found(judge(), "x.mine")
+    assert [(check["status"], check["entity"]) for check in checks] == [("unknown", readings.uuid(0)), ("unknown", readings.uuid(1))]
+    assert "KeyError: 'surprise'" in checks[0]["message"]
+
+
+def test_a_notice_passes_is_shown_and_may_be_made_strict(monkeypatch):
+    with_table(monkeypatch, row("x.mine", lambda ctx: model.check("x.mine", "node", "pass", 7, 5, message="Look at it.", notice=True)))
+    health = judge()
+    assert (health["verdict"], health["notices"]) == ("pass", 1)
+    lines = _health.summary(health).split("\n")
+    assert ", 1 notices" in lines[0] and lines[1] == "NOTICE x.mine node: Look at it."
+    for pattern in ("x.mine", "x.*"):
+        health = judge(policy={"strict": [pattern]})
+        check, = found(health, "x.mine")
+        assert (health["verdict"], health["notices"], check["status"], check["action"], check["notice"]) == ("fail", 0, "fail", "hold", False)
+    assert judge(policy={"strict": ["gpu.*"]})["verdict"] == "pass"
+
+
+def test_only_what_passes_is_a_notice():
+    assert model.check("x", "node", "fail", notice=True)["notice"] is False
+    assert model.check("x", "node", "pass", notice=True)["notice"] is True
+
+
+def test_every_row_of_the_table_is_whole_and_judges_by_its_own_name():
+    assert len(registry.IDENTS) == len(registry.TABLE)
+    for entry in registry.TABLE:
+        assert entry.scope in model.SCOPES and entry.title and entry.signals and entry.source
+        assert isinstance(entry.row, tuple) and all(isinstance(number, int) and 1 <= number <= 60 for number in entry.row)
+        assert callable(entry.judge)
+    assert all("could not judge" not in check["message"] for check in judge()["checks"] + judge({}, {})["checks"])

@@ -5,29 +5,17 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import stat
 import sys
-import zipfile
 
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import fake_nvml, wheels
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import archives
 
-
-def archive(source="answer = 42\n", version="1.2.3"):
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as target:
-        target.writestr("pynvml.py", source)
-        target.writestr("manifest.json", json.dumps({"version": version}))
-        target.writestr("data/table.json", "[1]")
-    return content.getvalue()
-
-
-DATA = archive()
+DATA = archives.archive()
 DIGEST = binding.digest_of(DATA)
 
 
@@ -127,6 +115,15 @@ def owned_by_another(path):
     return lambda: 54321
 
 
+def test_an_archive_that_others_can_write_is_not_used(cache):
+    binding.store(cache, DIGEST, DATA)
+    os.chmod(cached(cache), 0o620)
+    data, warning = binding.fetch(cache, DIGEST)
+    assert data is None and "it can be changed by other users" in warning
+    assert binding.store(cache, DIGEST, DATA) is None
+    assert binding.fetch(cache, DIGEST) == (DATA, None)
+
+
 def test_a_directory_of_another_owner_is_not_used(cache, monkeypatch):
     binding.store(cache, DIGEST, DATA)
     monkeypatch.setattr(binding.os, "geteuid", owned_by_another(cache))
@@ -193,7 +190,7 @@ def test_only_a_digest_names_a_file(cache, digest):
 def test_archives_of_long_ago_are_removed(cache):
     binding.store(cache, DIGEST, DATA)
     os.utime(cached(cache), (1, 1))
-    other = archive(version="2")
+    other = archives.archive(version="2")
     binding.store(cache, binding.digest_of(other), other)
     assert os.listdir(cache) == [binding.cache_name(binding.digest_of(other))]
 
@@ -205,35 +202,16 @@ def no_pynvml(monkeypatch):
     sys.modules.pop("pynvml", None)
 
 
-@pytest.mark.parametrize("version", wheels.VERSIONS)
-def test_the_binding_is_imported_from_the_bytes(no_pynvml, version):
-    source = (wheels.path(version) / "pynvml.py").read_text()
-    nvml, described = binding.load(archive(source, version))
-    assert described == {"version": version, "source": "shipped"}
-    fake_nvml.install(nvml, fake_nvml.FakeNvml())
-    nvml.nvmlInit()
-    assert nvml.nvmlSystemGetDriverVersion() == "535.216.03"
-    fake_nvml.install(nvml, fake_nvml.FakeNvml(init=18))
-    with pytest.raises(nvml.NVMLError_LibRmVersionMismatch):
-        nvml.nvmlInit()
-
-
-def test_source_that_fails_leaves_no_half_module(no_pynvml):
-    with pytest.raises(ZeroDivisionError):
-        binding.load(archive("1 / 0\n"))
-    assert "pynvml" not in sys.modules
-
-
 def test_without_an_archive_the_nodes_own_binding_is_used(no_pynvml, tmp_path):
     (tmp_path / "pynvml.py").write_text("answer = 43\n")
     no_pynvml.syspath_prepend(str(tmp_path))
-    nvml, described = binding.load(None)
+    nvml, described = binding.own()
     assert nvml.answer == 43 and described["source"] == "node"
 
 
 def test_without_any_binding_there_is_none(no_pynvml):
     no_pynvml.setitem(sys.modules, "pynvml", None)
-    assert binding.load(None) == (None, {"version": None, "source": "none"})
+    assert binding.own() == (None, {"version": None, "source": "none"})
 
 
 def test_data_files_are_read_from_the_archive():

@@ -74,6 +74,25 @@ def test_the_deadline_holds_and_says_where(tmp_path):
     assert not (tmp_path / "stuck").exists()
 
 
+@pytest.mark.parametrize("where, told", [("short", "short"), ("x" * 1000, "x" * 255), ("\u00e9" * 500, "\u00e9" * 127 + "\ufffd")])
+def test_a_place_is_told_as_far_as_there_is_room(where, told):
+    place = session._Place()
+    place.tell("a longer name than the next one")
+    place.tell(where)
+    assert place.read() == told
+    place.close()
+
+
+def test_telling_the_place_costs_no_system_call_and_wakes_nobody():
+    def work(progress):
+        before = os.times().system
+        for _round in range(20000):
+            progress("nvmlDeviceGetNvLinkErrorCounter")
+        return os.times().system - before
+
+    assert session.run(work, 60).value < 0.05
+
+
 def test_the_deadline_holds_for_a_child_that_keeps_talking(tmp_path):
     def work(progress):
         while True:
@@ -241,7 +260,11 @@ def test_a_child_that_talks_too_much_and_cannot_be_ended_is_remembered_too(tmp_p
     started = []
 
     def work(progress):
-        progress("x" * 2000)
+        for number in range(3, 64):
+            try:
+                os.write(number, b"x" * 2000)
+            except OSError:
+                continue  # the only descriptor that is open is the result's
         time.sleep(600)
 
     outcome = session.run(work, 30, str(stuck), kill=lambda group, number: started.append(group))

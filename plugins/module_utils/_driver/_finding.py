@@ -1,0 +1,15 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""The form of a finding about a node's driver, and the words for its status."""
+
+from __future__ import annotations
+
+PASS, FAIL, UNKNOWN, NOT_APPLICABLE = "pass", "fail", "unknown", "not_applicable"
+
+
+def finding(ident, entity, status, observed=None, expected=None, message="", next_step=""):
+    return {"id": ident, "entity": entity, "status": status, "observed": observed, "expected": expected, "message": message, "next_step": next_step}

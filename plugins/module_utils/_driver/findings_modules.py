@@ -1,0 +1,211 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""What is right and wrong with the kernel modules on disk: for each kernel, in DKMS, and for the kernel that boots next."""
+
+from __future__ import annotations
+
+from . import dkms, modules
+from ._finding import FAIL, NOT_APPLICABLE, PASS, UNKNOWN, finding
+
+
+def judge_module(facts, kernel, target):
+    """(status, observed, message) for the module that a kernel would load."""
+    item = facts["modules"].get(kernel)
+    if item is None:
+        return FAIL, None, "Kernel %s has no NVIDIA kernel module on disk." % kernel
+    seen = "%s %s" % (item["path"], item["version"] or "?")
+    if item["error"] or not item["version"] or not item["vermagic"]:
+        return UNKNOWN, seen, "The kernel module %s cannot be read: %s." % (item["path"], item["error"] or "modinfo names no version or no vermagic")
+    if not modules.made_for(kernel, item["vermagic"]):
+        return FAIL, seen, "The kernel module %s was made for kernel %s, not for %s." % (item["path"], item["vermagic"].split(" ", 1)[0], kernel)
+    if item["version"] != target:
+        return FAIL, seen, "Kernel %s has the NVIDIA kernel module %s on disk, not %s." % (kernel, item["version"], target)
+    others = ["%s %s" % (other["path"], other["version"] or "?") for other in item.get("others", []) if other["version"] != target]
+    if others:
+        return FAIL, "; ".join([seen] + others), "Kernel %s has more than one NVIDIA kernel module on disk, and not all are %s." % (kernel, target)
+    return PASS, seen, ""
+
+
+def kernel_module(facts, target, expect_loaded):
+    installed = facts["kernel"]["installed"]
+    if not installed:
+        yield finding(
+            "kernel_module",
+            "node",
+            UNKNOWN,
+            [],
+            "a kernel that can boot",
+            "No installed kernel with an image was found.",
+            "Look at /boot and /lib/modules on the node.",
+        )
+    for kernel in installed:
+        if target is None:
+            yield finding("kernel_module", kernel, NOT_APPLICABLE, None, None, "No driver is installed.")
+            continue
+        status, observed, message = judge_module(facts, kernel, target)
+        step = "" if status == PASS else "Build it: dkms install nvidia module %s for kernel %s; then look at this finding again." % (target, kernel)
+        if status == UNKNOWN:
+            step = "Run modinfo on the file."
+        yield finding("kernel_module", kernel, status, observed, target, message, step)
+
+
+def uses_dkms(facts):
+    """False only when nothing on the node came from DKMS: no command, no tree, no module in its directory."""
+    paths = [item["path"] for item in facts["modules"].values() if item]
+    return bool(facts["dkms"]["available"] or facts["dkms"]["leftovers"] or not paths or any("/updates/dkms/" in path for path in paths))
+
+
+STATE_STEPS = {
+    "absent": "Register and build it: dkms add and dkms install.",
+    "added": "Build it: dkms install.",
+    "built": "Install it: dkms install.",
+    "differs": "The file on disk is not the one that was built: dkms install --force.",
+    "incomplete": "Some modules of the build are missing: remove the build for this kernel and build again.",
+    "broken": "The module's source is gone: install the driver's package again.",
+}
+
+
+def dkms_state(facts, target, expect_loaded):
+    state = facts["dkms"]
+    for kernel in facts["kernel"]["installed"]:
+        if target is None or not uses_dkms(facts):
+            yield finding(
+                "dkms_state", kernel, NOT_APPLICABLE, None, None, "No driver is installed." if target is None else "The kernel modules are not made by DKMS."
+            )
+            continue
+        lines = [line for line in state["unparsed"] if "nvidia" in line]
+        if not state["available"] or lines:
+            yield finding(
+                "dkms_state",
+                kernel,
+                UNKNOWN,
+                lines or None,
+                "installed",
+                "The state of DKMS cannot be read: %s." % (state["error"] or "dkms status has a line of an unknown form: %s" % lines[0]),
+                "Run dkms status on the node.",
+            )
+            continue
+        names = sorted(set(entry["name"] for entry in state["entries"] if entry["version"] == target))
+        states = dict((name, dkms.state_of(state["entries"], name, target, kernel)) for name in names)
+        if any(value == "installed" for value in states.values()):
+            yield finding("dkms_state", kernel, PASS, states, "installed")
+            continue
+        value = sorted(states.values())[0] if states else "absent"
+        yield finding(
+            "dkms_state",
+            kernel,
+            FAIL,
+            states or "absent",
+            "installed",
+            "DKMS has driver %s as '%s' for kernel %s, not as installed." % (target, value, kernel),
+            STATE_STEPS.get(value, "Run dkms status on the node."),
+        )
+
+
+def kernel_headers(facts, target, expect_loaded):
+    for kernel in facts["kernel"]["installed"]:
+        present = facts["headers"].get(kernel)
+        if present:
+            yield finding("kernel_headers", kernel, PASS, True, True)
+        elif present is None:
+            yield finding(
+                "kernel_headers",
+                kernel,
+                UNKNOWN,
+                None,
+                True,
+                "Whether the headers of kernel %s are there cannot be read." % kernel,
+                "Look at /lib/modules/%s/build." % kernel,
+            )
+        elif target and judge_module(facts, kernel, target)[0] == PASS:
+            yield finding("kernel_headers", kernel, NOT_APPLICABLE, False, None, "The headers are missing, but the module of this kernel is already on disk.")
+        else:
+            yield finding(
+                "kernel_headers",
+                kernel,
+                FAIL,
+                False,
+                True,
+                "The headers of kernel %s are not installed, so no module can be built for it." % kernel,
+                "Install linux-headers-%s, or remove the kernel." % kernel,
+            )
+
+
+def dkms_stale(facts, target, expect_loaded):
+    state = facts["dkms"]
+    if not state["available"]:
+        status = UNKNOWN if uses_dkms(facts) else NOT_APPLICABLE
+        yield finding(
+            "dkms_stale", "node", status, None, [], "DKMS trees of other versions cannot be listed: %s." % state["error"], "Run dkms status on the node."
+        )
+        return
+    stale = sorted(set((entry["name"], entry["version"]) for entry in state["entries"] if entry["version"] != target))
+    for name, version in stale:
+        yield finding(
+            "dkms_stale",
+            "%s/%s" % (name, version),
+            FAIL,
+            version,
+            target,
+            "DKMS still has %s/%s; it builds the newest version it has for a new kernel." % (name, version),
+            "Remove it: dkms remove %s/%s --all." % (name, version),
+        )
+    if not stale:
+        yield finding("dkms_stale", "node", PASS, [], [])
+
+
+def dkms_leftover(facts, target, expect_loaded):
+    leftovers = facts["dkms"]["leftovers"]
+    for item in leftovers:
+        yield finding(
+            "dkms_leftover",
+            item["path"],
+            FAIL,
+            item["path"],
+            "nothing left over",
+            "DKMS tree %s/%s: %s%s." % (item["name"], item["version"], item["reason"], " (kernel %s)" % item["kernel"] if item["kernel"] else ""),
+            "Build the module again with dkms_module; it clears what is left. The end of make.log there says why a build failed.",
+        )
+    if not leftovers:
+        yield finding("dkms_leftover", "node", PASS, [], [])
+
+
+def next_boot_kernel(facts, target, expect_loaded):
+    kernel, source = facts["kernel"]["next_boot"], facts["kernel"]["next_boot_source"]
+    if kernel is None:
+        yield finding(
+            "next_boot_kernel",
+            "node",
+            UNKNOWN,
+            None,
+            "a kernel with module %s" % target if target else "a known kernel",
+            "Which kernel boots next is not known: %s." % source,
+            "Set the boot loader's default to an installed kernel (grub-set-default, update-grub).",
+        )
+    elif kernel not in facts["kernel"]["installed"]:
+        yield finding(
+            "next_boot_kernel",
+            kernel,
+            FAIL,
+            kernel,
+            facts["kernel"]["installed"],
+            "The kernel that boots next, %s (%s), is not installed." % (kernel, source),
+            "Set the boot loader's default to an installed kernel.",
+        )
+    elif target is None:
+        yield finding("next_boot_kernel", kernel, NOT_APPLICABLE, kernel, None, "No driver is installed.")
+    else:
+        status, observed, message = judge_module(facts, kernel, target)
+        yield finding(
+            "next_boot_kernel",
+            kernel,
+            status,
+            observed,
+            target,
+            message and "It boots next (%s): %s" % (source, message),
+            "" if status == PASS else "Do not reboot. Build module %s for kernel %s first." % (target, kernel),
+        )

@@ -1,0 +1,108 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""Which version the node is meant to have, and whether all that carries it agrees."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from . import dpkg, versions
+from ._finding import FAIL, PASS, UNKNOWN, finding
+
+
+def driver_packages(facts):
+    """Version of every installed package that must be of the driver's version."""
+    packages = facts["dpkg"]["packages"]
+    return dict((name, versions.upstream(item["version"])) for name, item in packages.items() if dpkg.is_driver_package(name, item))
+
+
+def target_version(facts, wanted_version=None):
+    """The version the node is meant to have: the wanted one, or the one that what is installed speaks for. None of nothing."""
+    if wanted_version:
+        return wanted_version
+    packages = driver_packages(facts)
+    kernel_side = [version for name, version in packages.items() if "kernel-dkms" in name or "kernel-source" in name]
+    on_disk = [item["version"] for item in facts["modules"].values() if item and item["version"]]
+    built = [entry["version"] for entry in facts["dkms"]["entries"]]
+    for group in (kernel_side, list(packages.values()), on_disk, built, [facts["library"]["version"]], [facts["loaded"]["version"]]):
+        known = sorted(value for value in group if value)
+        if known:
+            return Counter(known).most_common(1)[0][0]
+    return None
+
+
+def polygon(facts, expect_loaded):
+    """Every version the node shows, by where it was seen."""
+    seen = {}
+    if expect_loaded and facts["loaded"]["state"] == "loaded":
+        seen["loaded module"] = facts["loaded"]["version"]
+    if facts["library"]["version"]:
+        seen["library libnvidia-ml"] = facts["library"]["version"]
+    for kernel, item in facts["modules"].items():
+        if item and item["version"]:
+            seen["module for kernel %s" % kernel] = item["version"]
+    for name, version in driver_packages(facts).items():
+        seen["package %s" % name] = version
+    return seen
+
+
+def versions_agree(facts, target, expect_loaded, wanted_version=None):
+    seen = polygon(facts, expect_loaded)
+    if target is None:
+        yield finding(
+            "versions_agree",
+            "node",
+            FAIL,
+            {},
+            "an installed driver",
+            "No NVIDIA driver is installed: no package, no kernel module, no library.",
+            "Install the driver.",
+        )
+        return
+    common = wanted_version or Counter(sorted(seen.values())).most_common(1)[0][0] if seen else target
+    odd = sorted(name for name, version in seen.items() if version != common)
+    if odd:
+        parts = ", ".join("%s is %s" % (name, seen[name]) for name in odd)
+        yield finding(
+            "versions_agree",
+            "node",
+            FAIL,
+            seen,
+            common,
+            "Not every part of the driver is %s: %s." % (common, parts),
+            "Install one coherent set of the wanted version, then load it or reboot.",
+        )
+    elif not facts["library"]["version"] and not facts["library"]["candidates"]:
+        yield finding(
+            "versions_agree", "node", FAIL, seen, common, "The library libnvidia-ml is not installed.", "Install the driver's libraries of version %s." % common
+        )
+    elif not facts["library"]["version"]:
+        yield finding(
+            "versions_agree",
+            "node",
+            UNKNOWN,
+            dict(seen, candidates=facts["library"]["candidates"]),
+            common,
+            "Several versions of libnvidia-ml are on disk and no link says which one is used.",
+            "Remove the one that no package owns (dpkg -S PATH).",
+        )
+    elif not facts["dpkg"]["available"]:
+        yield finding(
+            "versions_agree",
+            "node",
+            UNKNOWN,
+            seen,
+            common,
+            "The installed packages cannot be read: %s." % facts["dpkg"]["error"],
+            "Run dpkg-query -W on the node.",
+        )
+    elif expect_loaded and facts["loaded"]["state"] == "unknown":
+        yield finding(
+            "versions_agree", "node", UNKNOWN, seen, common, "Which driver is loaded cannot be read.", "Look at /proc/driver/nvidia/version on the node."
+        )
+    else:
+        yield finding("versions_agree", "node", PASS, seen, common)

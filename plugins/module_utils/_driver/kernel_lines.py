@@ -1,0 +1,382 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""What lines of the kernel log say about GPUs: text in, events out, nothing read here and nothing ever raised.
+
+A line that begins like an XID or SXid and cannot be taken apart is an event without a number: it is judged, not dropped.
+"""
+
+from __future__ import annotations
+
+import collections
+import re
+
+MAX_LINE = 4096
+MAX_TEXT = 300
+
+XID = re.compile(r"NVRM:\s*Xid\b")
+XID_PARTS = re.compile(r"NVRM:\s*Xid\s*\(([^()]{1,160})\)\s*:\s*(\d{1,6})(?!\w)\s*,?\s*(.*)")
+SXID = re.compile(r"\bSXid\s*\(")
+SXID_PARTS = re.compile(r"(?:nvswitch(\d+)\s*:?\s*)?SXid\s*\((?:PCI:)?\s*([^()]{1,80})\)\s*:\s*(\d{1,7})(?!\w)\s*,?\s*(.*)")
+SXID_WORD = re.compile(r"(non-?\s?fatal|fatal)\b,?\s*(?:Link\s+(-?\d+)\b)?\s*(.*)", re.IGNORECASE)
+SXID_SEVERITY = re.compile(r"Severity\s+(\d+)\b(?:\s+Engine instance\s+(\d+))?")
+FABRIC_MANAGER = re.compile(r"detected NVSwitch (non-fatal|fatal) error (\d{1,7})(?!\w)(.*)", re.IGNORECASE)
+FM_ADDRESS = re.compile(r"pci bus id\s+([0-9a-fA-F:.]+)")
+FM_PORT = re.compile(r"\bport\s+(\d+)")
+
+UUID = re.compile(r"(?:MIG-)?GPU-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+INSTANCE = re.compile(r"GPU-(C?I):(\d+)$")
+ADDRESS = re.compile(r"(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2,4}):([0-9a-fA-F]{2})(?:\.([0-7]))?$")
+PID = re.compile(r"pid='?(?:(\d{1,10})|<unknown>|unknown)'?,?\s*")
+NAME = re.compile(r"name='?([^,']*)'?,?\s*")
+CHANNEL = re.compile(r"\b(?:Ch|Channel|channel)\s+(?:0x)?([0-9a-fA-F]{1,16})\b")
+CAUSE = re.compile(r"caused by previous Xid (\d{1,6})")
+PLACE = re.compile(r"GPC\s+(\d+),\s*TPC\s+(\d+)(?:,\s*SM\s+(\d+))?")
+FAULT = {
+    "engine": re.compile(r"\bENGINE\s+(\w+)"),
+    "client": re.compile(r"\b(\w*CLIENT_\w+)"),
+    "address": re.compile(r"faulted @\s*(0x[0-9a-fA-F_]+)"),
+    "fault": re.compile(r"\b(FAULT_\w+)"),
+    "access": re.compile(r"\b(ACCESS_TYPE_\w+)"),
+}
+RESET_WORD = re.compile(r"(?<![\w-])RST:\s*(Yes|No)\b", re.IGNORECASE)
+LINK_REGISTERS = re.compile(r"link\s+(-?\d+)\s*\(([^()]*)\)", re.IGNORECASE)
+RECOVERY = re.compile(r"recovery action changed from\s+(?:0x([0-9a-fA-F]+)\s*)?(?:\(([^()]*)\)\s*)?to\s+(?:0x([0-9a-fA-F]+)\s*)?(?:\(([^()]*)\))?")
+NVLINK5 = re.compile(r"(\S+)\s+(non-?fatal|fatal)\s+XC(\d+)\s+i(\d+)\s+Link\s+(-?\d+)\s*\(([^()]*)\)", re.IGNORECASE)
+NVLINK5_CODES = frozenset(range(144, 151))
+
+LOADING = re.compile(r"NVRM:\s*loading NVIDIA UNIX\b.{0,120}?\s(\d{3}\.\d+(?:\.\d+)?)(?![\w.])")
+GPU_AT = re.compile(r"NVRM:\s*GPU at (?:PCI:)?\s*([0-9a-fA-F:.]+?):?\s+(GPU-[0-9a-fA-F-]{36})")
+NVIDIA_GPU = re.compile(r"NVRM:\s*The NVIDIA GPU\s+([0-9a-fA-F:.]+)")
+NVRM_GPU = re.compile(r"NVRM:\s*GPU\s+(?:at\s+)?(?:PCI:)?([0-9a-fA-F:.]+?):?\s")
+FALLEN = re.compile(r"NVRM:.*fallen off the bus")
+INIT_FAILED = re.compile(r"NVRM:.*\b(?:RmInitAdapter failed|rm_init_adapter\(?\)? failed)")
+PROBE_FAILED = re.compile(
+    r"NVRM:\s*(?:The NVIDIA probe routine (?:failed|was not called)|None of the NVIDIA (?:graphics adapters|devices) were"
+    r"|No NVIDIA (?:GPU|graphics adapter) found|This PCI I/O region assigned to your NVIDIA device is invalid)")
+UVM_FATAL = re.compile(r"uvm encountered global fatal error")
+MISMATCH = re.compile(r"NVRM:\s*API mismatch\b")
+MISMATCH_CLIENT = re.compile(r"\bhas the version\s+(\d{3}\.\d+(?:\.\d+)?)")
+MISMATCH_MODULE = re.compile(r"kernel module has the version\s+(\d{3}\.\d+(?:\.\d+)?)")
+MISMATCH_WHO = re.compile(r"\bclient\s+'([^']{1,64})'\s*\(pid\s+(\d+)\)")
+UNSIGNED = re.compile(r"\b(nvidia[\w-]*): module verification failed")
+
+TROUBLE = re.compile(
+    r"\s*(?:BUG: |Oops: |general protection fault|kernel BUG at |WARNING: |watchdog: BUG: |invalid opcode: |double fault: |stack segment: "
+    r"|INFO: task .{1,80} blocked for more than|INFO: rcu_\w+ |Kernel panic)")
+TRACE = re.compile(r"\s*Call [Tt]race:")
+TROUBLE_END = re.compile(r"---\[ end (?:trace|Kernel panic)")
+FRAME = re.compile(r"\+0x[0-9a-f]+(?:/0x[0-9a-f]+)?\s+\[nvidia\w*\b")
+TROUBLE_RECORDS, TROUBLE_US = 400, 10 * 1000 * 1000
+
+INTERESTING = re.compile(r"NVRM|nvidia|nvswitch|NVLink|\bSXid\b", re.IGNORECASE)
+# Lines that may hold more than the driver's own words: what the kernel was booted with, and audited commands.
+SILENT = re.compile(r"command line:|^audit[:\[(]|\bproctitle=|\bEXECVE\b", re.IGNORECASE)
+
+
+def address(text):
+    """One spelling for PCI addresses: 0000:1b:00.0; None if it is none."""
+    found = ADDRESS.match((text or "").strip())
+    if not found:
+        return None
+    domain, bus, device, function = found.groups()
+    if int(bus, 16) > 255:
+        return None
+    return "%04x:%02x:%02x.%s" % (int(domain or "0", 16), int(bus, 16), int(device, 16), function or "0")
+
+
+def hexadecimals(text):
+    """Numbers like 0x1f in a list with commas or blanks; None if something else is in it."""
+    words = text.replace(",", " ").split()
+    if not words or len(words) > 32 or not all(re.match(r"(?:0x)?[0-9a-fA-F]{1,16}$", word) for word in words):
+        return None
+    return [int(word, 16) for word in words]
+
+
+def short(text):
+    return text if len(text) <= MAX_TEXT else text[:MAX_TEXT - 3] + "..."
+
+
+def branch(version):
+    """575 of 575.57.08; None if it is no version."""
+    head = str(version or "").partition(".")[0]
+    return int(head) if re.match(r"\d{3,4}$", head) else None
+
+
+def parse(line, driver=None):
+    """The event that one LINE reports by itself, or None. DRIVER is the version of the driver that wrote it, if known."""
+    line = line[:MAX_LINE]
+    if XID.search(line):
+        return _xid(line, driver)
+    if SXID.search(line):
+        return _sxid(line)
+    found = FABRIC_MANAGER.search(line)
+    if found:
+        return _fabric_manager(line, found)
+    if FALLEN.search(line):
+        return {"kind": "fallen_off", "pci": _named_gpu(line), "text": short(line)}
+    if INIT_FAILED.search(line):
+        return {"kind": "rm_init_failed", "pci": _named_gpu(line), "text": short(line)}
+    if PROBE_FAILED.search(line):
+        return {"kind": "probe_failed", "pci": None, "text": short(line)}
+    if UVM_FATAL.search(line):
+        return {"kind": "uvm_fatal", "pci": None, "text": short(line)}
+    found = LOADING.search(line)
+    if found:
+        return {"kind": "driver_loaded", "pci": None, "version": found.group(1), "text": short(line)}
+    if MISMATCH.search(line):
+        event = {"kind": "api_mismatch", "pci": None, "client": None, "module": None, "text": short(line)}
+        _mismatch(event, line)
+        return event
+    found = UNSIGNED.search(line)
+    if found:
+        return {"kind": "module_unsigned", "pci": None, "module": found.group(1), "text": short(line)}
+    return None
+
+
+def _named_gpu(line):
+    found = NVRM_GPU.search(line + " ") or NVIDIA_GPU.search(line)
+    return address(found.group(1)) if found else None
+
+
+def _where(text):
+    """What stands in the brackets of an XID: an address, a MIG instance, a UUID, in any order."""
+    found = {"pci": None}
+    mig = []
+    for word in text.replace(",", " ").split():
+        instance = INSTANCE.match(word)
+        uuid = UUID.match(word)
+        if instance:
+            mig.append(word)
+        elif uuid:
+            found["uuid"] = uuid.group(0)
+        else:
+            found["pci"] = address(word[4:] if word.upper().startswith("PCI:") else word) or found["pci"]
+    if mig:
+        found["mig"] = " ".join(mig)
+    return found
+
+
+def _xid(line, driver):
+    event = {"kind": "xid", "xid": None, "pci": None, "text": short(line)}
+    found = XID_PARTS.search(line)
+    if not found:
+        return event
+    where, code, rest = found.groups()
+    event.update(_where(where))
+    event["xid"] = int(code)
+    if driver:
+        event["driver"] = driver
+    process = PID.match(rest)
+    if process:
+        if process.group(1):
+            event["pid"] = int(process.group(1))
+        rest = rest[process.end():]
+        name = NAME.match(rest)
+        if name:
+            if name.group(1) and "<unknown>" not in name.group(1):
+                event["name"] = name.group(1)[:64]
+            rest = rest[name.end():]
+    for key, pattern in (("channel", CHANNEL), ("cause", CAUSE)):
+        detail = pattern.search(rest)
+        if detail:
+            event[key] = detail.group(1) if key == "channel" else int(detail.group(1))
+    _details(event, rest.strip(), driver)
+    return event
+
+
+def _details(event, rest, driver):
+    code = event["xid"]
+    if code == 13:
+        found = PLACE.search(rest)
+        if found:
+            event["place"] = "GPC %s TPC %s" % found.group(1, 2)
+    elif code == 31:
+        event["fault"] = dict((key, pattern.search(rest).group(1)) for key, pattern in FAULT.items() if pattern.search(rest))
+    elif code in (94, 95):
+        found = RESET_WORD.search(rest)
+        event["reset"] = found.group(1).lower() if found else "not said"
+    elif code == 74:
+        found = LINK_REGISTERS.search(rest)
+        if found:
+            event["link"], event["registers"] = int(found.group(1)), hexadecimals(found.group(2))
+    elif code == 154:
+        found = RECOVERY.search(rest)
+        if found:
+            before, before_text, now, now_text = found.groups()
+            event["recovery"] = {"from": _number(before), "from_text": before_text, "to": _number(now), "to_text": now_text}
+    elif code in NVLINK5_CODES:
+        event["nvlink5"] = _nvlink5(rest, driver)
+
+
+def _number(text):
+    return int(text[:16], 16) if text else None
+
+
+def layouts(driver):
+    """Which layouts of intrInfo a driver may have used: 1 before R575, 2 since; both if the driver is not known."""
+    number = branch(driver)
+    return [1, 2] if number is None else [1 if number < 575 else 2]
+
+
+def unit_number(intr_info, layout):
+    """Where the number of the unit lies: bits 9 to 5 in layout 1, bits 6 to 0 in layout 2."""
+    return (intr_info >> 5) & 0x1f if layout == 1 else intr_info & 0x7f
+
+
+def _nvlink5(rest, driver):
+    found = NVLINK5.search(rest)
+    if not found:
+        return None
+    unit, word, contained, injected, link, numbers = found.groups()
+    values = hexadecimals(numbers)
+    if not values or len(values) < 2:
+        return None
+    known = layouts(driver)
+    return {"unit": unit[:64], "fatal": word.lower() == "fatal", "contained": int(contained[:9]), "injected": int(injected[:9]), "link": int(link[:9]),
+            "intr_info": values[0], "error_status": values[1], "layouts": known,
+            "units": [unit_number(values[0], layout) for layout in known], "subcode": (values[0] >> 20) & 0x3f}
+
+
+def _sxid(line):
+    event = {"kind": "sxid", "sxid": None, "pci": None, "fatal": None, "text": short(line)}
+    found = SXID_PARTS.search(line)
+    if not found:
+        return event
+    switch, place, code, rest = found.groups()
+    event.update(sxid=int(code), pci=address(place), switch=int(switch) if switch else None)
+    word = SXID_WORD.match(rest)
+    severity = SXID_SEVERITY.match(rest)
+    if word:
+        event["fatal"] = word.group(1).lower() == "fatal"
+        if word.group(2):
+            event["link"] = int(word.group(2)[:9])
+    elif severity:
+        event["part"] = "severity"
+        event["fatal"] = {"0": False, "1": True}.get(severity.group(1))
+        if severity.group(2):
+            event["link"] = int(severity.group(2)[:9])
+    elif rest.startswith("Data"):
+        event["part"] = "data"
+    return event
+
+
+def _fabric_manager(line, found):
+    word, code, rest = found.groups()
+    place, port = FM_ADDRESS.search(rest), FM_PORT.search(rest)
+    event = {"kind": "sxid", "sxid": int(code), "pci": address(place.group(1)) if place else None, "fatal": word.lower() == "fatal",
+             "origin": "fabricmanager", "text": short(line[found.start():])}
+    if port:
+        event["link"] = int(port.group(1)[:9])
+    return event
+
+
+def _mismatch(event, line):
+    """The two versions of an API mismatch, which may stand in the lines after its first."""
+    module = MISMATCH_MODULE.search(line)
+    if module:
+        event["module"] = module.group(1)
+        line = line[:module.start()]
+    client = MISMATCH_CLIENT.search(line)
+    if client:
+        event["client"] = client.group(1)
+    who = MISMATCH_WHO.search(line)
+    if who:
+        event.update(name=who.group(1), pid=int(who.group(2)[:9]))
+
+
+def tail(lines, limit):
+    """The last LIMIT of LINES that are about the NVIDIA driver, without those that may hold secrets."""
+    kept = collections.deque(maxlen=max(0, limit))
+    for line in lines:
+        if shown(line):
+            kept.append(short(line))
+    return list(kept)
+
+
+def shown(line):
+    return bool(INTERESTING.search(line[:MAX_LINE]) and not SILENT.search(line[:MAX_LINE]))
+
+
+class Scanner:
+    """Feeds on the records of a log in their order, and knows what one line alone does not say: the driver that wrote it, the GPU that
+    an earlier line named, the second half of a message, whose code a trace runs through."""
+
+    def __init__(self):
+        self.driver = None
+        self.uuids = {}
+        self._gpu = (None, 0)
+        self._mismatch = (None, 0)
+        self._trouble = (None, 0, 0)
+        self._switch = {}
+
+    def feed(self, text, when=0):
+        """The events of a record: TEXT (it may have several lines) at WHEN (microseconds)."""
+        events = []
+        for line in text.splitlines()[:64]:
+            event = self._line(line[:MAX_LINE], when)
+            if event is not None:
+                events.append(event)
+        return events
+
+    def _line(self, line, when):
+        trouble = self._follow(line, when)
+        if trouble is not None:
+            return trouble
+        found = GPU_AT.search(line)
+        if found and address(found.group(1)) and len(self.uuids) < 256:
+            self.uuids[address(found.group(1))] = found.group(2)
+        found = NVIDIA_GPU.search(line)
+        if found:
+            self._gpu = (address(found.group(1)), when)
+        event = parse(line, self.driver)
+        if event is None:
+            pending, since = self._mismatch
+            if pending is not None and "NVRM:" in line and when - since < 1000000:
+                _mismatch(pending, line)
+            return None
+        if event["kind"] == "driver_loaded":
+            self.driver = event["version"]
+        elif event["kind"] == "fallen_off" and event["pci"] is None and when - self._gpu[1] < 1000000:
+            event["pci"] = self._gpu[0]
+        elif event["kind"] == "api_mismatch":
+            self._mismatch = (event, when)
+        elif event["kind"] == "sxid":
+            return self._merged(event, when)
+        return event
+
+    def _merged(self, event, when):
+        """The second and third line of an SXid belong to its first."""
+        key = (event["pci"], event["sxid"], event.get("origin"))
+        first, since = self._switch.get(key, (None, 0))
+        if event.get("part") and first is not None and when - since < 1000000 and (
+                event["part"] == "data" or first["fatal"] == event["fatal"]):
+            return None
+        if len(self._switch) > 1024:
+            self._switch.clear()
+        self._switch[key] = (event, when)
+        return event
+
+    def _follow(self, line, when):
+        """A kernel's report of trouble is one event; it is the driver's as soon as a frame of the driver is in it."""
+        event, since, count = self._trouble
+        if event is not None and (count >= TROUBLE_RECORDS or when - since > TROUBLE_US):
+            event = None
+        if event is None:
+            if not TROUBLE.match(line) and not TRACE.match(line):
+                self._trouble = (None, 0, 0)
+                return None
+            event = {"kind": "oops_elsewhere", "pci": None, "text": short(line)}
+            self._trouble = (event, when, 0)
+            if FRAME.search(line):
+                event["kind"] = "oops"
+            return event
+        self._trouble = (event, since, count + 1)
+        if event["kind"] != "oops" and FRAME.search(line):
+            event.update(kind="oops", frame=short(line.strip()))
+        if TROUBLE_END.search(line):
+            self._trouble = (None, 0, 0)
+        return None

@@ -1,0 +1,297 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""What the kernel log says about GPUs since a position in it (schema gpufleet.kernel-log/1), and whether that is all it said.
+
+The ring of /dev/kmsg is read first. Where it has been overwritten, the journal of this boot may hold what is gone; where it cannot be read
+at all, the journal stands in. "complete" is True only if nothing can be missing since the watermark.
+"""
+
+from __future__ import annotations
+
+import time
+
+from . import files, journal, kernel_lines, kmsg, loaded
+from .runner import Runner
+
+SCHEMA = "gpufleet.kernel-log/1"
+TAIL_LINES = 40
+MAX_EVENTS = 1000
+MAX_ALIKE = 20
+
+STEP = "Read it as root (become: true) on the node itself, not in a container without /dev/kmsg."
+
+
+def read(root="/", runner=None, watermark=None, clock=time.monotonic, lines=TAIL_LINES):
+    """The kernel log since WATERMARK {boot_id, seq, monotonic_us}, a position that an earlier reading of the node answered."""
+    return _answer(_Reading(root, runner or Runner(), watermark, clock), lines)
+
+
+def evidence(root="/", runner=None, lines=500, clock=time.monotonic):
+    """The last LINES lines of the log that are about the driver, for a bundle of evidence: {"source", "lines", "problem"}."""
+    found = _answer(_Reading(root, runner or Runner(), None, clock), lines)
+    return {"source": found["source"], "lines": found["tail"], "problem": found["problem"]}
+
+
+class _Reading:
+    """The records there are, in their order, and what is missing between them."""
+
+    def __init__(self, root, runner, watermark, clock):
+        self.root, self.runner, self.watermark = root, runner, watermark
+        self.boot_id = files.read_line(files.under(root, "/proc/sys/kernel/random/boot_id")) or None
+        self.now_us = int(clock() * 1000000)
+        self.source, self.problems = "none", []
+        self.records = []
+        self.position = None
+        # since_us: from where on nothing is missing; 0 is the start of the kernel, None that it cannot be told.
+        self.complete, self.since_us = None, None
+        self.start, usable = _start(watermark, self.boot_id)
+        if not usable:
+            self.problems.append("the watermark %r is no position in a kernel log, so every event of this boot counts" % (watermark,))
+        if self.boot_id is None:
+            self.problems.append("the boot id cannot be read, so it cannot be told which boot the log is of")
+        ring = kmsg.read(files.under(root, "/dev/kmsg"), clock)
+        if ring.records:
+            self._ring(ring)
+        else:
+            self.problems.append(ring.problem)
+            self._journal()
+        if self.boot_id is None or not usable:
+            self.complete = None
+
+    def _ring(self, ring):
+        self.source = "kmsg"
+        records = ring.records
+        last = max(records, key=lambda record: record.seq)
+        self.position = {"boot_id": self.boot_id, "seq": last.seq, "monotonic_us": max(record.monotonic_us for record in records)}
+        seq, moment = self.start
+        problem = _contradiction(records, self.start)
+        if problem:
+            self.problems.append(problem)
+            self.start = (None, None)
+            seq = moment = None
+            self.complete = None
+        gaps = _gaps(records, seq, moment)
+        self.since_us = _since(records, gaps)
+        bridge = journal.read(self.runner, self.boot_id) if gaps else None
+        self.records, unbridged = _bridged(records, gaps, bridge)
+        if gaps and not unbridged:
+            self.since_us = 0 if gaps[0].start_us is None else gaps[0].start_us
+        if unbridged:
+            self.problems.append("the kernel log was overwritten (%s) and the journal does not hold what is gone%s" % (
+                "; ".join(_lost(gap) for gap in unbridged), ": " + bridge.problem if bridge.problem else ""))
+        if ring.state != "ok":
+            self.problems.append(ring.problem)
+            self.since_us = None
+        elif not problem:
+            self.complete = not unbridged
+
+    def _journal(self):
+        seq, moment = self.start
+        found = journal.read(self.runner, self.boot_id)
+        if not found.records:
+            self.problems.append(found.problem)
+            self.problems.append(STEP)
+            return
+        self.source = "journal"
+        self.records = found.records
+        self.position = {"boot_id": self.boot_id, "seq": None, "monotonic_us": found.records[-1].monotonic_us}
+        if seq is not None and moment is None:
+            self.problems.append("the watermark has no time, and the journal has no sequence numbers to compare it with")
+            self.start = (None, None)
+        elif not journal.reaches(found, moment):
+            self.complete = False
+            self.problems.append("the journal does not reach back to the %s%s" % (
+                "start of the kernel" if moment is None else "watermark", ": " + found.problem if found.problem else ""))
+        elif journal.alive(self.runner):
+            self.complete, self.since_us = True, 0 if moment is None else moment
+        else:
+            self.problems.append("journald does not answer, so its journal may lack the newest messages")
+        if self.complete is False and not found.missed and not found.problem and journal.alive(self.runner):
+            self.since_us = found.records[0].monotonic_us
+
+
+class _Gap:
+    """Records that are gone: after START_US (None: since the kernel started), before the record NEXT, which is still there."""
+
+    def __init__(self, start_us, start_seq, index, following):
+        self.start_us, self.start_seq, self.index, self.following = start_us, start_seq, index, following
+
+
+def _start(watermark, boot_id):
+    """(seq, monotonic_us) after which events count, (None, None) for all of this boot; and whether the watermark could be used."""
+    if watermark is None:
+        return (None, None), True
+    if not isinstance(watermark, dict) or not isinstance(watermark.get("boot_id"), str):
+        return (None, None), False
+    if watermark["boot_id"] != boot_id:
+        return (None, None), True
+    seq, moment = (_natural(watermark.get(key)) for key in ("seq", "monotonic_us"))
+    return (seq, moment), seq is not None or moment is not None
+
+
+def _natural(value):
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _contradiction(records, start):
+    """Why the ring cannot be the one in which the position START was taken; "" if it can."""
+    seq, moment = start
+    if seq is not None and records[-1].seq < seq:
+        return "the kernel log ends with record %d, before the watermark's %d: it is another log, so all of it counts" % (records[-1].seq, seq)
+    if seq is not None and moment is not None:
+        # The watermark holds the newest time of all records up to its own, so its own record is never newer.
+        for record in records:
+            if record.seq == seq and record.monotonic_us > moment:
+                return "record %d of the kernel log is not the one of the watermark: it is another log, so all of it counts" % (seq,)
+    return ""
+
+
+def _gaps(records, seq, moment):
+    gaps = []
+    first = records[0]
+    if seq is not None:
+        if first.seq > seq + 1:
+            gaps.append(_Gap(moment, seq, 0, first))
+    elif moment is not None:
+        if first.seq > 0 and first.monotonic_us > moment:
+            gaps.append(_Gap(moment, None, 0, first))
+    elif first.seq > 0:
+        gaps.append(_Gap(None, None, 0, first))
+    for index in range(1, len(records)):
+        before, after = records[index - 1], records[index]
+        if after.seq != before.seq + 1 and (seq is None or after.seq > seq + 1):
+            gaps.append(_Gap(before.monotonic_us, before.seq, index, after))
+    return gaps
+
+
+def _since(records, gaps):
+    """From where on the ring alone is whole."""
+    if not gaps and records[0].seq == 0:
+        return 0
+    return gaps[-1].following.monotonic_us if gaps else records[0].monotonic_us
+
+
+def _lost(gap):
+    if gap.start_seq is None:
+        return "records before %d" % (gap.following.seq,)
+    return "records %d to %d" % (gap.start_seq + 1, gap.following.seq - 1)
+
+
+def _bridged(records, gaps, bridge):
+    """The records with those of the journal in the gaps, and the gaps that the journal does not close."""
+    if not gaps:
+        return records, []
+    result, done, unbridged = [], 0, []
+    for gap in gaps:
+        result += records[done:gap.index]
+        done = gap.index
+        # The first message of the kernel itself after the gap proves that the journal and the ring overlap. A message of a process does not:
+        # journald takes its own ones out.
+        anchor = next((record for record in records[gap.index:] if record.facility == 0), None)
+        known_start = gap.start_us is not None or gap.start_seq is None
+        if anchor is None or not known_start or not journal.reaches(bridge, gap.start_us) or not journal.holds(bridge, anchor):
+            unbridged.append(gap)
+        after = -1 if gap.start_us is None else gap.start_us
+        result += [record for record in bridge.records if after < record.monotonic_us < gap.following.monotonic_us]
+    return result + records[done:], unbridged
+
+
+def _answer(reading, lines):
+    scanner = kernel_lines.Scanner()
+    events, shown = _Kept(), []
+    saw_loading = False
+    for record in kmsg.joined(reading.records) if reading.source == "kmsg" else reading.records:
+        found = scanner.feed(record.text, record.monotonic_us)
+        saw_loading = saw_loading or any(event["kind"] == "driver_loaded" for event in found)
+        if record.facility == 0:
+            shown += record.text.splitlines()[:64]
+            if len(shown) > 4096:
+                shown = kernel_lines.tail(shown, lines)
+        if _counts(record, reading.start):
+            for event in found:
+                event.update(seq=record.seq, monotonic_us=record.monotonic_us)
+                if record.facility:
+                    event["written_by"] = "a process"
+                events.add(event)
+    if not saw_loading:
+        _fill_driver(events.kept, loaded.read(reading.root)["version"])
+    suppressed = events.suppressed()
+    counted = {"events": len(events.kept), "suppressed": len(suppressed)}
+    problems = list(reading.problems)
+    complete = reading.complete
+    if events.overflown:
+        complete = None
+        problems.append("the kernel log has more than %d different events" % (MAX_EVENTS,))
+    return {
+        "schema": SCHEMA, "boot_id": reading.boot_id, "source": reading.source, "position": reading.position, "watermark": reading.watermark,
+        "complete": complete, "since_us": reading.since_us, "read_at_us": reading.now_us, "events": events.kept, "suppressed": suppressed, "counted": counted,
+        "gpus": scanner.uuids, "tail": kernel_lines.tail(shown, lines), "problem": "; ".join(problem for problem in problems if problem),
+    }
+
+
+def _counts(record, start):
+    """Whether a record lies after the start. By number where both have one, else by time."""
+    seq, moment = start
+    if seq is not None and record.seq is not None:
+        return record.seq > seq
+    return moment is None or record.monotonic_us > moment
+
+
+def _fill_driver(events, version):
+    """No driver was loaded within this log, so the one that is loaded now wrote all of it."""
+    for event in events:
+        if event["kind"] == "xid" and version and "driver" not in event:
+            event["driver"] = version
+            nvlink = event.get("nvlink5")
+            if nvlink:
+                nvlink["layouts"] = kernel_lines.layouts(version)
+                nvlink["units"] = [kernel_lines.unit_number(nvlink["intr_info"], layout) for layout in nvlink["layouts"]]
+
+
+class _Kept:
+    """Events, of those alike only the first ones; the others are counted."""
+
+    def __init__(self):
+        self.kept = []
+        self.alike = {}
+        self.overflown = False
+
+    def add(self, event):
+        key = _key(event)
+        entry = self.alike.get(key)
+        if entry is None:
+            if len(self.alike) >= MAX_EVENTS or len(self.kept) >= 4 * MAX_EVENTS:
+                self.overflown = True
+                return
+            entry = self.alike[key] = {"event": event, "seen": 0, "last_us": None}
+        entry["seen"] += 1
+        if entry["seen"] <= MAX_ALIKE:
+            self.kept.append(event)
+        else:
+            entry["last_us"] = event["monotonic_us"]
+
+    def suppressed(self):
+        """How many events were left out, by what they are: {"kind", "pci", "code", "count", "last_us"}."""
+        totals = {}
+        for entry in self.alike.values():
+            if entry["seen"] > MAX_ALIKE:
+                event = entry["event"]
+                key = (event["kind"], event.get("pci") or event.get("uuid"), event.get("xid", event.get("sxid")))
+                total = totals.setdefault(key, {"kind": key[0], "pci": key[1], "code": key[2], "count": 0, "last_us": 0})
+                total["count"] += entry["seen"] - MAX_ALIKE
+                total["last_us"] = max(total["last_us"], entry["last_us"])
+        return sorted(totals.values(), key=lambda total: (total["kind"], str(total["pci"]), str(total["code"])))
+
+
+def _key(event):
+    """Events are alike if a verdict cannot tell them apart, but for their number and time."""
+    nvlink = event.get("nvlink5") or {}
+    recovery = event.get("recovery") or {}
+    return (event["kind"], event.get("pci"), event.get("uuid"), event.get("xid", event.get("sxid")), event.get("fatal"), event.get("place"),
+            event.get("reset"), event.get("link"), tuple(event.get("registers") or ()), recovery.get("to"), recovery.get("to_text"),
+            nvlink.get("unit"), nvlink.get("fatal"), nvlink.get("intr_info"), nvlink.get("error_status"), event.get("client"), event.get("module"),
+            event.get("cause"), event.get("driver"))

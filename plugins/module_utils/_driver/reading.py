@@ -1,0 +1,63 @@
+# -*- coding: utf-8 -*-
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""Everything that a verdict about a node is made of, in one document (schema gpufleet.reading/1)."""
+
+from __future__ import annotations
+
+import os
+
+from . import audit, kernel_log, system
+from .runner import Runner
+
+SCHEMA = "gpufleet.reading/1"
+
+
+def gather(snapshot, root="/", runner=None, watermark=None):
+    """The reading of this node: SNAPSHOT (of NVML, taken before) and what the system says, its kernel log since WATERMARK.
+
+    A section whose reader breaks is None, and problems says why: the others are worth having, and the judges call what is missing unknown.
+    """
+    runner = runner or Runner()
+    document = {"schema": SCHEMA, "boot_id": boot_id(root), "uptime_s": uptime(root), "snapshot": snapshot, "problems": {}}
+    for name, read in readers(root, runner, watermark):
+        try:
+            document[name] = read()
+        except Exception as exc:  # noqa: BLE001 (whatever it is, it costs that section alone)
+            document[name] = None
+            document["problems"][name] = "%s: %s" % (type(exc).__name__, exc)
+    return document
+
+
+def readers(root, runner, watermark):
+    """Section and function that reads it."""
+    return (
+        ("audit", lambda: audit.decide(audit.read(root, runner))),
+        ("system", lambda: system.read(root, runner)),
+        ("kernel_log", lambda: kernel_log.read(root, runner, watermark)),
+    )
+
+
+def boot_id(root="/"):
+    """Which boot this is; None if the system does not say."""
+    return first_line(root, "proc/sys/kernel/random/boot_id") or None
+
+
+def uptime(root="/"):
+    """Seconds since the boot; None if the system does not say."""
+    try:
+        return float(first_line(root, "proc/uptime").split()[0])
+    except (ValueError, IndexError):
+        return None
+
+
+def first_line(root, path):
+    try:
+        with open(os.path.join(root, path), encoding="ascii", errors="replace") as stream:
+            return stream.readline().strip()
+    except OSError:
+        return ""

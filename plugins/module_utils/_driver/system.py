@@ -1,0 +1,43 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""The node around the GPUs, outside NVML and beside the driver's own audit (schema gpufleet.system/1).
+
+Everything is only looked at. None always means that something could not be read, [] and {} that it was read and is empty.
+"""
+
+from __future__ import annotations
+
+from . import cdi, companions, cuda, device_nodes, hung, infiniband, kernel_state, pcilink, units
+from .runner import Runner
+
+SCHEMA = "gpufleet.system/1"
+
+
+def read(root="/", runner=None):
+    runner = runner or Runner()
+    links, switches = pcilink.read(root)
+    return {
+        "schema": SCHEMA,
+        "boot_id": kernel_state.boot_id(root),
+        "uptime_s": kernel_state.uptime(root),
+        "units": units.read(runner),
+        "modules": kernel_state.modules(root),
+        "taint": kernel_state.taint(root),
+        "device_nodes": device_nodes.read(root),
+        "device_numbers": device_nodes.numbers(root),
+        "device_params": device_nodes.wanted(root),
+        "pci": links,
+        "nvswitches": switches,
+        "infiniband": infiniband.read(root),
+        "hung_tasks": hung.read(root),
+        "cdi": cdi.read(root),
+        "libcuda": cuda.libcuda(root),
+        "toolkit": cuda.toolkits(root),
+        "fabricmanager": companions.read(root, runner, "nv-fabricmanager"),
+        "imex": companions.read(root, runner, "nvidia-imex"),
+        "persistenced": {"present": companions.program(root, "nvidia-persistenced") is not None},
+    }

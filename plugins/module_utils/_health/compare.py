@@ -1,0 +1,161 @@
+# -*- coding: utf-8 -*-
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the families that judge a GPU have in common: a finding, and a value against the one of the baseline.
+
+Private to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+import collections
+
+from . import codes, model, signals
+from .model import FAIL, NOT_APPLICABLE, PASS, UNKNOWN
+
+NUMBER = (int, float)
+AGAIN = "Take a new baseline on a healthy node."
+
+# What is wrong; None stands for nothing. A notice passes and wants to be seen.
+Finding = collections.namedtuple("Finding", ["status", "action", "message", "notice"])
+
+
+def fails(action, message):
+    return Finding(FAIL, action, message, False)
+
+
+def unknown(message, action="hold"):
+    return Finding(UNKNOWN, action, message, False)
+
+
+def notice(message):
+    return Finding(PASS, "none", message, True)
+
+
+def result(ident, gpu, finding, observed, expected, source):
+    """The check that FINDING gives."""
+    who = model.entity(gpu)
+    if finding is None:
+        return model.check(ident, who, PASS, observed, expected, source)
+    return model.check(ident, who, finding.status, observed, expected, source, finding.action, finding.message, notice=finding.notice)
+
+
+def not_applicable(ident, gpu, observed, message, source="hardware"):
+    return model.check(ident, model.entity(gpu), NOT_APPLICABLE, observed, None, source, message=message)
+
+
+def is_a(value, kind):
+    """Whether VALUE is of KIND; True and False are numbers for nobody."""
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+
+
+def typed(gpu, key, kind):
+    """The reading of KEY; one of another kind than KIND is not known."""
+    found = model.reading(gpu, key)
+    if found.known and not is_a(found.value, kind):
+        return model.Reading(False, None, None, "%r, which is of the wrong kind" % (found.value,))
+    return found
+
+
+def part(value, key, kind=NUMBER):
+    """VALUE[KEY] if it is of KIND, else None."""
+    inner = model.item(value, key)
+    return inner if is_a(inner, kind) else None
+
+
+def old_gpu(ctx, gpu):
+    """The same GPU, by UUID, in the baseline; None without a baseline, or if it is not in it."""
+    if ctx.baseline is None:
+        return None
+    return model.by_uuid(ctx.baseline["snapshot"]).get(model.uuid(gpu))
+
+
+def before(ctx, gpu, key, kind):
+    """The reading of KEY in the baseline as typed() gives it; None where there is no such GPU to compare with."""
+    old = old_gpu(ctx, gpu)
+    return None if old is None else typed(old, key, kind)
+
+
+def absent_before(old):
+    """Whether the GPU of the baseline did not have the signal."""
+    return old.rc in codes.ABSENT
+
+
+def incomparable(ctx, gpu, ident, key, kind, shown):
+    """The check that says why KEY cannot be compared with the baseline; None if it can. SHOWN is the value of now."""
+    old = before(ctx, gpu, key, kind)
+    if old is None:
+        return not_applicable(ident, gpu, shown, "There is no earlier value to compare with.", "baseline")
+    if absent_before(old):
+        return model.check(ident, model.entity(gpu), NOT_APPLICABLE, shown, model.shown(old), "baseline", message="Not supported in the baseline.")
+    if damaged_before(old):
+        return model.check(ident, model.entity(gpu), UNKNOWN, shown, model.shown(old), "baseline", "hold",
+                           "The baseline has no %s of %s (%s); expected one to compare with what it is now: %s. %s" % (
+                               key, model.named(gpu), model.shown(old), shown, AGAIN))
+    return None
+
+
+def against(ctx, gpu, ident, key, kind, judge, action=None, show=None):
+    """KEY now against KEY in the baseline. JUDGE(old, new) answers a finding or None; SHOW makes a value short enough for a report."""
+    show = show or (lambda value: value)
+    now = typed(gpu, key, kind)
+    if not now.known:
+        return signals.absent(ctx, ident, gpu, key, now, action)
+    answer = incomparable(ctx, gpu, ident, key, kind, show(now.value))
+    if answer is not None:
+        return answer
+    old = before(ctx, gpu, key, kind)
+    return result(ident, gpu, judge(old.value, now.value), show(now.value), show(old.value), "baseline")
+
+
+def unchanged(ident, key, what, step, kind=NUMBER, action=None):
+    """A judge for a value that has to be what it was. Without an ACTION a change is a notice."""
+
+    def judge(ctx, gpu):
+        def differs(old, new):
+            if old == new:
+                return None
+            text = "%s of %s is %s; expected %s as in the baseline. %s" % (what, model.named(gpu), new, old, step)
+            return fails(action, text) if action else notice(text)
+
+        return against(ctx, gpu, ident, key, kind, differs, action)
+
+    return judge
+
+
+def branch(ctx):
+    """The running driver's branch, 535 of 535.261.03; None if not known."""
+    version = model.reading(model.item(ctx.snapshot, "system"), "driver_version").value
+    head = str(version or "").partition(".")[0]
+    return int(head) if head.isdigit() else None
+
+
+def too_old(ctx, ident, gpu, now, since):
+    """The check that says that the running driver is older than the branch SINCE, which brought the signal; None if that is not the reason."""
+    running = branch(ctx)
+    if now.known or running is None or running >= since or now.rc not in codes.ABSENT:
+        return None
+    return not_applicable(ident, gpu, model.shown(now), "Drivers before %d do not have this signal." % (since,))
+
+
+def under_mig(gpu, now):
+    """Whether NOW is not supported for the reason that the GPU is, or may be, in MIG mode."""
+    mode = model.reading(gpu, "mig_mode_current")
+    return now.rc == codes.NOT_SUPPORTED and (mode.value == 1 if mode.known else mode.rc not in (codes.NOT_SUPPORTED, codes.INVALID_ARGUMENT))
+
+
+def damaged_before(old):
+    """Whether there is a baseline, and what it says of a signal is neither a value nor that there is none."""
+    return old is not None and not old.known and not absent_before(old)
+
+
+def peers(ctx, gpu, key, kind):
+    """The values of KEY of the other GPUs of this node that are of the same model, or may be."""
+    name = model.reading(gpu, "name").value
+    values = []
+    for other in model.gpus(ctx.snapshot):
+        found = typed(other, key, kind)
+        if other is not gpu and found.known and (name is None or model.reading(other, "name").value in (None, name)):
+            values.append(found.value)
+    return values

@@ -1,0 +1,74 @@
+# -*- coding: utf-8 -*-
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What NVML does not tell while MIG instances exist, taken from a reading of the same boot when there were none.
+
+Private to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+from . import codes, model, policy
+from .baseline import check_baseline
+from .model import NODE, NOT_APPLICABLE, PASS, UNKNOWN
+
+IDENT = "baseline.mig_free"
+# Values that are NOT_SUPPORTED while instances exist.
+HIDDEN = ("remapped_rows", "remap_histogram")
+
+
+def usable(document, boot_id, node, now, rules):
+    """What is to be said of DOCUMENT (a baseline document): {"document", "problem", "time"}; None without one. BaselineError if it is none."""
+    if document is None:
+        return None
+    check_baseline(document, node)
+    taken = document.get("time")
+    problem = ""
+    limit = rules["limits"]["mig_free_reading_age_max_h"]
+    try:
+        hours = (policy.moment(now, "now") - policy.moment(taken, "time")).total_seconds() / 3600.0
+    except (policy.PolicyError, TypeError):
+        hours = None
+    if not boot_id or document.get("boot_id") != boot_id:
+        problem = "it is of boot %s, and this is boot %s" % (document.get("boot_id"), boot_id)
+    elif hours is None:
+        problem = "when it was taken is not known (%r)" % (taken,)
+    elif not 0 <= hours <= limit:
+        problem = "it was taken %.1f hours ago, at most %s are accepted" % (hours, limit)
+    return {"document": document, "problem": problem, "time": taken}
+
+
+def graft(snapshot, found):
+    """SNAPSHOT with the hidden values of the earlier reading, where MIG hides them now; a new document."""
+    if not found or found["problem"] or not isinstance(snapshot, dict):
+        return snapshot
+    earlier = model.by_uuid(model.item(found["document"], "snapshot"))
+    gpus = []
+    for gpu in model.gpus(snapshot):
+        old = earlier.get(model.uuid(gpu))
+        if old is not None and model.reading(gpu, "mig_mode_current").value == 1:
+            for key in HIDDEN:
+                if model.reading(gpu, key).rc == codes.NOT_SUPPORTED and model.reading(old, key).known:
+                    gpu = dict(gpu, **{key: dict(old[key], read=found["time"])})
+        gpus.append(gpu)
+    return dict(snapshot, gpus=gpus)
+
+
+def judge(ctx):
+    """Whether a reading without MIG instances that was given can be used."""
+    found = model.item(ctx.expect, "mig_free")
+    wanted = "a reading of this boot, at most %s hours old" % (policy.limit(ctx, "mig_free_reading_age_max_h"),)
+    if found is None:
+        return model.check(IDENT, NODE, NOT_APPLICABLE, None, None, "baseline", message="No reading without MIG instances was given.")
+    if found["problem"]:
+        return model.check(IDENT, NODE, UNKNOWN, found["time"], wanted, "baseline", "hold",
+                           "The reading without MIG instances does not count: %s. Take one with gpu_health while the instances are destroyed." % (
+                               found["problem"],))
+    return model.check(IDENT, NODE, PASS, found["time"], wanted, "baseline")
+
+
+ROWS = (
+    model.Row(IDENT, "node", judge, "A reading taken while no MIG instance existed, if one is given, is of this boot and recent",
+              ("expect.mig_free", "reading.boot_id"), "nvml.h, nvmlDeviceGetRemappedRows: not supported while MIG instances exist", (14, 15)),
+)

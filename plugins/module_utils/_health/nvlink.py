@@ -1,0 +1,178 @@
+# -*- coding: utf-8 -*-
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""NVLinks of each GPU: which are active, what they lead to, and the errors that they counted.
+
+Private to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+from . import compare, counters, model, policy, signals
+from .model import PASS
+
+LOOK = "Look for NVRM: Xid 74 in the kernel log and at the fabric manager."
+ERRORS = ("recovery", "crc_flit", "crc_data", "replay")
+
+
+def active(ctx, gpu):
+    """Every link that was active is active; without a baseline as many as other GPUs of the model have."""
+    ident, key = "gpu.nvlink", "nvlink_active"
+
+    def gone(old, new):
+        down = [number for number, up in enumerate(old) if up is True and not (number < len(new) and new[number] is True)]
+        if not down:
+            return None
+        return compare.fails("reset_gpu", "NVLinks %s of %s are down: %s are active; expected %s as in the baseline. %s" % (
+            ", ".join(str(number) for number in down), model.named(gpu), new.count(True), old.count(True), LOOK))
+
+    now = compare.typed(gpu, key, list)
+    if not now.known or compare.old_gpu(ctx, gpu) is not None:
+        return compare.against(ctx, gpu, ident, key, list, gone, "reset_gpu", count)
+    found = now.value.count(True)
+    most = max([found] + [links.count(True) for links in compare.peers(ctx, gpu, key, list)])
+    down = ", ".join(str(number) for number, up in enumerate(now.value) if up is not True) or "some"
+    finding = None
+    if found < most:
+        finding = compare.fails("reset_gpu", "%s has %s active NVLinks; expected %s as other GPUs of its model here (%s are down). %s "
+                                "If the node is built so, compare with a baseline." % (model.named(gpu), found, most, down, LOOK))
+    elif found < len(now.value):
+        finding = compare.notice("%s has %s active NVLinks; expected %s, if all are connected (%s are down). Compare with other nodes." % (
+            model.named(gpu), found, len(now.value), down))
+    return compare.result(ident, gpu, finding, count(now.value), "%s active" % (most,), "hardware")
+
+
+def count(links):
+    return "%s of %s active" % (links.count(True), len(links))
+
+
+def numbered(links):
+    """The links by their number; those without one are left out."""
+    return dict((link["link"], link) for link in links if isinstance(link, dict) and compare.is_a(link.get("link"), int))
+
+
+def remote(ctx, gpu):
+    """Each link leads where it led, at the version it had."""
+    ident, key = "gpu.nvlink_remote", "nvlinks"
+
+    def differs(old, new):
+        slower, moved = [], []
+        after = numbered(new)
+        for number, link in sorted(numbered(old).items()):
+            other = after.get(number)
+            if other is None:
+                slower.append("link %s: not there, expected" % (number,))
+                continue
+            before_version, now_version = compare.part(link, "version"), compare.part(other, "version")
+            if before_version is not None and (now_version is None or now_version < before_version):
+                slower.append("link %s: version %s, expected %s" % (number, now_version, before_version))
+            for name in ("remote_type", "remote_pci"):
+                if link.get(name) is not None and other.get(name) != link.get(name):
+                    moved.append("link %s: %s %s, expected %s" % (number, name, other.get(name), link.get(name)))
+        if slower:
+            return compare.fails("hold", "NVLinks of %s are not those of the baseline: %s. %s" % (model.named(gpu), "; ".join(slower), LOOK))
+        if moved:
+            return compare.notice("NVLinks of %s lead elsewhere than in the baseline: %s. Check whether hardware was moved, then take a new baseline." % (
+                model.named(gpu), "; ".join(moved)))
+        return None
+
+    return compare.against(ctx, gpu, ident, key, list, differs, show=lambda links: "%s links" % (len(links),))
+
+
+def errors_of(links, name):
+    """Counter NAME of every link that is not down, by link: (numbers, links without one)."""
+    numbers, without = {}, []
+    for number, link in numbered(links).items():
+        if link.get("active") is False:
+            continue
+        counted = compare.part(model.item(link, "errors"), name)
+        if counted is None:
+            without.append(number)
+        else:
+            numbers[number] = counted
+    return numbers, without
+
+
+def unread(ctx, gpu, links, name):
+    """Why counter NAME cannot be judged: some links have it and others not, or it was there in the baseline; None if it can."""
+    numbers, without = errors_of(links, name)
+    if not without:
+        return None
+    old = compare.before(ctx, gpu, "nvlinks", list)
+    earlier = errors_of(old.value, name)[0] if old is not None and old.known else {}
+    others = [links for links in compare.peers(ctx, gpu, "nvlinks", list) if errors_of(links, name)[0]]
+    if not numbers and not earlier and not others and not compare.damaged_before(old):
+        return None
+    return "The NVLink counter %s of %s cannot be read for link %s; expected a number as for other links. Read the node again." % (
+        name, model.named(gpu), ", ".join(str(number) for number in sorted(without)))
+
+
+def recoveries(ctx, gpu):
+    """A link that had to recover is a link that failed for a moment."""
+    ident, key = "gpu.nvlink_recovery", "nvlinks"
+    now = compare.typed(gpu, key, list)
+    if not now.known:
+        return signals.absent(ctx, ident, gpu, key, now)
+    limit = policy.limit(ctx, "nvlink_recoveries_max", gpu)
+    problem = unread(ctx, gpu, now.value, "recovery")
+    numbers = errors_of(now.value, "recovery")[0]
+    old = compare.before(ctx, gpu, key, list)
+    same = counters.same_load(ctx) is True and old is not None and old.known
+    earlier = errors_of(old.value, "recovery")[0] if same else {}
+    grown = dict((number, counted - earlier.get(number, 0) if earlier.get(number, 0) <= counted else counted) for number, counted in numbers.items())
+    over = ["link %s: %s" % (number, grown[number]) for number in sorted(grown) if grown[number] > limit]
+    finding = None
+    if over:
+        finding = compare.fails("reset_gpu", "NVLinks of %s had to recover %s (%s); expected at most %s for each. %s" % (
+            model.named(gpu), "since the baseline" if same else "since the driver was loaded", ", ".join(over), limit, LOOK))
+    elif problem:
+        finding = compare.unknown(problem)
+    elif not numbers:
+        return compare.not_applicable(ident, gpu, None, "These links do not count recoveries.")
+    return compare.result(ident, gpu, finding, max(grown.values()) if grown else None, limit, "policy")
+
+
+def errors(ctx, gpu):
+    """Packets that came damaged or were sent again."""
+    ident, key = "gpu.nvlink_errors", "nvlinks"
+    now = compare.typed(gpu, key, list)
+    if not now.known:
+        return signals.absent(ctx, ident, gpu, key, now)
+    old = compare.before(ctx, gpu, key, list)
+    shown, worst = {}, None
+    for names, what, rate_key, count_key in ((("crc_flit", "crc_data"), "CRC errors", "nvlink_crc_per_minute", "nvlink_crc_since_load"),
+                                             (("replay",), "replays", "nvlink_replays_per_minute", "nvlink_replays_since_load")):
+        for name in names:
+            problem = unread(ctx, gpu, now.value, name)
+            if problem:
+                worst = compare.unknown(problem)
+            numbers = errors_of(now.value, name)[0]
+            if not numbers:
+                continue
+            shown[name] = sum(numbers.values())
+            before = old
+            if old is not None and old.known:
+                earlier = errors_of(old.value, name)[0]
+                before = model.Reading(True, sum(earlier.values()), 0, None) if earlier else model.NOTHING
+            state, text = counters.judged(ctx, gpu, shown[name], before, rate_key, count_key)
+            finding = counters.finding(state, "NVLink %s (%s) of %s: %s" % (what, name, model.named(gpu), text), LOOK)
+            if finding is not None and (worst is None or worst.status == PASS):
+                worst = finding
+    if not shown and worst is None:
+        return compare.not_applicable(ident, gpu, None, "These links do not count errors.")
+    return compare.result(ident, gpu, worst, shown, None, "policy")
+
+
+COUNTER_SIGNALS = ("gpu.nvlinks",) + counters.SIGNALS
+ROWS = (
+    model.Row("gpu.nvlink", "gpu", active,
+              "Every NVLink that was active is active; without a baseline, as many as other GPUs of the model have (a notice if some are down)",
+              ("gpu.nvlink_active",), "nvml.h, nvmlDeviceGetNvLinkState", (26,)),
+    model.Row("gpu.nvlink_remote", "gpu", remote, "NVLinks have the version of the baseline and lead where they led (a notice if elsewhere)",
+              ("gpu.nvlinks",), "nvml.h, nvmlDeviceGetNvLinkVersion, nvmlDeviceGetNvLinkRemotePciInfo_v2", (26,)),
+    model.Row("gpu.nvlink_recovery", "gpu", recoveries, "No NVLink had to recover", COUNTER_SIGNALS,
+              "DCGM: a recovery is a failure; nvml.h, NVML_NVLINK_ERROR_DL_RECOVERY", (27,)),
+    model.Row("gpu.nvlink_errors", "gpu", errors, "NVLinks count few CRC errors and replays (a notice if many)", COUNTER_SIGNALS,
+              "DCGM: CRC errors matter from 100 a second on; nvml.h, nvmlNvLinkErrorCounter_t", (27,)),
+)

@@ -1,0 +1,170 @@
+# -*- coding: utf-8 -*-
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The tables of XIDs and SXids: whether the data files are what they must be, and looking codes up in them.
+
+Private to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+import collections
+
+# What a table may say about a code. decode: rules of xid_rules.py decide, and a code without such a rule is refused.
+XID_GATES = ("ok", "app", "warn", "reset", "reboot", "hold", "decode")
+SXID_GATES = ("ok", "warn", "service", "reset", "reboot", "hold")
+RECOVERY_GATES = ("ok", "reset", "reboot", "hold")
+UNIT_GATES = ("ok", "ok_fatal", "follow", "reset", "hold")
+REGISTER_RULES = ("ignore", "sympathetic", "repeated", "mechanics", "signal", "report", "diagnose", "fabric", "counted")
+UNIT_KEYS = ("bits", "value", "subcode", "any")
+DECODED = frozenset([45, 48, 74, 154, 159, 171, 172] + list(range(144, 151)))
+
+XidTable = collections.namedtuple("XidTable", ["codes", "unused", "recovery", "registers", "units"])
+
+
+class TableError(Exception):
+    """A table cannot be used; the text names the file and the key."""
+
+
+def check(name, document, where):
+    """Refuse a table that is damaged; WHERE is how its file is called in the message. Files of other names are not known here."""
+    if name == "xid":
+        xid(document, where)
+    elif name == "sxid":
+        sxid(document, where)
+
+
+def xid(document, where="xid.json"):
+    _schema(document, "gpufleet.xid-table/1", where)
+    codes = _xid_codes(document, where)
+    unused = _kind(document, "unused", list, where)
+    for number, code in enumerate(unused):
+        if not _natural(code) or code in codes:
+            raise TableError("%s: unused[%d] is %r, expected a code that is not in codes" % (where, number, code))
+    return XidTable(codes, frozenset(unused), _recovery(document, where), _registers(document, where), _units(document, where))
+
+
+def _xid_codes(document, where):
+    codes = {}
+    for place, entry in _entries(document, "codes", where):
+        code = _code(entry, "xid", codes, place)
+        for key in ("mnemonic", "meaning", "immediate", "investigate"):
+            _kind(entry, key, str, place)
+        _kind(entry, "architectures", list, place)
+        _kind(entry, "driver_suspect", bool, place)
+        if _choice(entry, "gate", XID_GATES, place) == "decode" and code not in DECODED:
+            raise TableError("%s.gate is decode, and there is no rule for XID %d" % (place, code))
+        codes[code] = entry
+    return codes
+
+
+def _recovery(document, where):
+    recovery = []
+    for place, entry in _entries(document, "recovery", where):
+        _code(entry, "code", [known["code"] for known in recovery], place)
+        _choice(entry, "gate", RECOVERY_GATES, place)
+        _kind(entry, "step", str, place)
+        _texts(entry, "texts", place)
+        recovery.append(entry)
+    return recovery
+
+
+def _registers(document, where):
+    registers = []
+    for place, entry in _entries(document, "nvlink_registers", where):
+        if not _natural(entry.get("register")) or not 1 <= entry["register"] <= 7:
+            raise TableError("%s.register is %r, expected a number from 1 to 7" % (place, entry.get("register")))
+        _choice(entry, "rule", REGISTER_RULES, place)
+        _kind(entry, "text", str, place)
+        for bit in _kind(entry, "bits", list, place):
+            if not _natural(bit) or bit > 31:
+                raise TableError("%s.bits has %r, expected numbers from 0 to 31" % (place, bit))
+            if any(known["register"] == entry["register"] and bit in known["bits"] for known in registers):
+                raise TableError("%s.bits has %d, which has a rule already" % (place, bit))
+        registers.append(entry)
+    return registers
+
+
+def _units(document, where):
+    units = []
+    for place, entry in _entries(document, "nvlink5_units", where):
+        if not _natural(entry.get("xid")) or not 144 <= entry["xid"] <= 150:
+            raise TableError("%s.xid is %r, expected a number from 144 to 150" % (place, entry.get("xid")))
+        for key in ("unit_v1", "unit_v2"):
+            if not _natural(entry.get(key)):
+                raise TableError("%s.%s is %r, expected a number" % (place, key, entry.get(key)))
+        _choice(entry, "by", UNIT_KEYS, place)
+        _texts(entry, "names", place)
+        for number, row in _entries(entry, "rows", place):
+            _choice(row, "gate", UNIT_GATES, number)
+            for text in _kind(row, "values", list, number):
+                if not isinstance(text, str) or not text or text.strip("0123456789abcdef"):
+                    raise TableError("%s.values has %r, expected hexadecimal numbers" % (number, text))
+        units.append(entry)
+    return units
+
+
+def sxid(document, where="sxid.json"):
+    """The table by code."""
+    _schema(document, "gpufleet.sxid-table/1", where)
+    codes = {}
+    for place, entry in _entries(document, "codes", where):
+        code = _code(entry, "sxid", codes, place)
+        for key in ("family", "name", "step"):
+            _kind(entry, key, str, place)
+        for key in ("gate", "fatal", "nonfatal"):
+            _choice(entry, key, SXID_GATES, place)
+        _kind(entry, "driver_suspect", bool, place)
+        codes[code] = entry
+    return codes
+
+
+def _schema(document, schema, where):
+    if not isinstance(document, dict):
+        raise TableError("%s: expected a dictionary, found %s" % (where, type(document).__name__))
+    if document.get("schema") != schema:
+        raise TableError("%s: schema is %r, expected %r" % (where, document.get("schema"), schema))
+
+
+def _entries(document, key, where):
+    """(place, entry) of a list of dictionaries that is not empty."""
+    entries = _kind(document, key, list, where)
+    if not entries:
+        raise TableError("%s: %s is empty" % (where, key))
+    for number, entry in enumerate(entries):
+        place = "%s: %s[%d]" % (where, key, number) if ": " not in where else "%s.%s[%d]" % (where, key, number)
+        if not isinstance(entry, dict):
+            raise TableError("%s is %r, expected a dictionary" % (place, entry))
+        yield place, entry
+
+
+def _kind(entry, key, kind, place):
+    if not isinstance(entry.get(key), kind):
+        raise TableError("%s%s is %r, expected a %s" % (place, (": " if ": " not in place else ".") + key, entry.get(key), kind.__name__))
+    return entry[key]
+
+
+def _choice(entry, key, known, place):
+    if entry.get(key) not in known:
+        raise TableError("%s.%s is %r, expected one of %s" % (place, key, entry.get(key), ", ".join(known)))
+    return entry[key]
+
+
+def _code(entry, key, taken, place):
+    code = entry.get(key)
+    if not _natural(code):
+        raise TableError("%s.%s is %r, expected a number" % (place, key, code))
+    if code in taken:
+        raise TableError("%s.%s is %d, which is there already" % (place, key, code))
+    return code
+
+
+def _texts(entry, key, place):
+    texts = _kind(entry, key, list, place)
+    if not texts or not all(isinstance(text, str) and text for text in texts):
+        raise TableError("%s.%s is %r, expected a list of texts" % (place, key, texts))
+
+
+def _natural(value):
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

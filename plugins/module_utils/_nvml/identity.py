@@ -1,0 +1,73 @@
+# -*- coding: utf-8 -*-
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a GPU is, and the modes it is in.
+
+Private to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+from . import fields
+from .calls import convert
+
+MIN_KEYS = ("uuid", "name", "pci_bus_id", "pci_device_id", "pci_subsystem_id")
+IDENTITY_KEYS = (
+    "serial", "minor_number", "board_part_number", "vbios_version", "inforom_image_version", "inforom_config_checksum", "inforom_valid",
+    "architecture", "virtualization_mode", "addressing_mode", "gsp_firmware_version", "gsp_firmware_mode",
+)
+MODES_KEYS = ("persistence_mode", "compute_mode")
+
+
+def read_min(reader, handle, gpu):
+    gpu["uuid"] = reader.call("nvmlDeviceGetUUID", handle)
+    gpu["name"] = reader.call("nvmlDeviceGetName", handle)
+    pci = reader.struct("nvmlDeviceGetPciInfo_v3", handle, fields.PciInfo)
+    # Written from the numbers, never from the text.
+    gpu["pci_bus_id"] = convert(pci, bus_id)
+    gpu["pci_device_id"] = convert(pci, lambda info: _ids(info.pciDeviceId))
+    gpu["pci_subsystem_id"] = convert(pci, lambda info: _ids(info.pciSubSystemId))
+
+
+def read_identity(reader, handle, gpu):
+    gpu["serial"] = reader.call("nvmlDeviceGetSerial", handle)
+    gpu["minor_number"] = reader.number("nvmlDeviceGetMinorNumber", handle)
+    gpu["board_part_number"] = reader.call("nvmlDeviceGetBoardPartNumber", handle)
+    gpu["vbios_version"] = reader.call("nvmlDeviceGetVbiosVersion", handle)
+    gpu["inforom_image_version"] = reader.call("nvmlDeviceGetInforomImageVersion", handle)
+    gpu["inforom_config_checksum"] = reader.number("nvmlDeviceGetInforomConfigurationChecksum", handle)
+    gpu["inforom_valid"] = convert(reader.guard("nvmlDeviceValidateInforom", lambda: reader.raw("nvmlDeviceValidateInforom", handle)), lambda nothing: True)
+    gpu["architecture"] = reader.number("nvmlDeviceGetArchitecture", handle)
+    gpu["virtualization_mode"] = reader.number("nvmlDeviceGetVirtualizationMode", handle)
+    gpu["addressing_mode"] = convert(
+        reader.struct("nvmlDeviceGetAddressingMode", handle, fields.AddressingMode, fields.ADDRESSING_MODE_V1), lambda mode: int(mode.value))
+    gpu["gsp_firmware_version"] = _gsp_version(reader, handle)
+    enabled, default = reader.pair("nvmlDeviceGetGspFirmwareMode", handle)
+    gpu["gsp_firmware_mode"] = convert(enabled, lambda value: {"enabled": bool(value), "default": bool(default["value"])})
+
+
+def read_modes(reader, handle, gpu):
+    gpu["persistence_mode"] = reader.number("nvmlDeviceGetPersistenceMode", handle)
+    gpu["compute_mode"] = reader.number("nvmlDeviceGetComputeMode", handle)
+
+
+def bus_id(info):
+    return "%08x:%02x:%02x.0" % (info.domain, info.bus, info.device)
+
+
+def _ids(number):
+    return "%04x:%04x" % (number & 0xFFFF, number >> 16)
+
+
+def _gsp_version(reader, handle):
+    """The one text of NVML whose call is told no size."""
+
+    def read():
+        text = ctypes.create_string_buffer(fields.GSP_VERSION_BYTES)
+        reader.raw("nvmlDeviceGetGspFirmwareVersion", handle, text)
+        return text.value.decode("ascii")
+
+    return reader.guard("nvmlDeviceGetGspFirmwareVersion", read)

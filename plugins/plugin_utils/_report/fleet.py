@@ -1,0 +1,201 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The health of a fleet as one document (schema gpufleet.precheck/1), out of what gpu_health answered for every node. Pure.
+
+Private to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import model
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import peers, text
+
+SCHEMA = "gpufleet.precheck/1"
+# From the best to the worst. What is none of these is unknown.
+VERDICTS = ("pass", "unknown", "fail")
+JUDGED, UNREACHABLE, FAILED, MISSING = "judged", "unreachable", "failed", "missing"
+STATES = (JUDGED, UNREACHABLE, FAILED, MISSING)
+BARS = ("fail", "unknown")
+# The check that says whether there was a baseline to compare with, and the one that much of the rest follows from.
+USED, ROOT = "baseline.usable", "nvml.answers"
+NEXT_STEP = {
+    UNREACHABLE: "Is the node on, and does it answer ssh with the inventory's address, user and key?",
+    FAILED: "Correct what the message names and run it again; nothing is known about this node.",
+    MISSING: "gpu_health was not run on this node, or it was skipped; run it again.",
+}
+
+
+def worst(verdicts):
+    """fail before unknown before pass; nothing at all is unknown."""
+    known = [verdict if verdict in VERDICTS else "unknown" for verdict in verdicts]
+    return max(known, key=VERDICTS.index) if known else "unknown"
+
+
+def document(names, results, fail_on=BARS, asked=None, time=""):
+    """The report about the nodes NAMES. RESULTS: name -> result of gpu_health, in whatever state; FAIL_ON as gpu_health's.
+
+    ASKED (text -> text) says in the report how it was run; TIME is when, in UTC. The verdict is the document's first field.
+    """
+    nodes = {name: node(results.get(name), fail_on) for name in sorted(set(names))}
+    verdict = worst([entry["verdict"] for entry in nodes.values()])
+    return {
+        "verdict": verdict,
+        "schema": SCHEMA,
+        "time": time,
+        "simulated": any(entry["simulated"] for entry in nodes.values()),
+        "asked": {str(key): str(value) for key, value in sorted((asked or {}).items())},
+        "fail_on": sorted(fail_on),
+        "counts": dict(
+            {word: len([entry for entry in nodes.values() if entry["verdict"] == word]) for word in reversed(VERDICTS)},
+            **{state: len([entry for entry in nodes.values() if entry["state"] == state]) for state in STATES},
+            nodes=len(nodes),
+            notices=sum(entry["counts"]["notices"] for entry in nodes.values()),
+        ),
+        "failed_nodes": [name for name in nodes if nodes[name]["fails"]],
+        "peers": peers.outliers(nodes),
+        "nodes": nodes,
+    }
+
+
+def checks_of(result):
+    """All checks of a result, sorted; those that are none are left out here and counted by node()."""
+    health = model.item(result, "health")
+    listed = model.item(health, "checks")
+    checks = [entry for entry in listed if _well_formed(entry)] if isinstance(listed, list) else []
+    return sorted(checks, key=lambda entry: (entry["id"], entry["entity"], entry["status"], str(entry.get("message"))))
+
+
+def _well_formed(check):
+    return (isinstance(check, dict) and all(isinstance(check.get(key), str) and check[key] for key in ("id", "entity"))
+            and check.get("status") in model.STATUSES)
+
+
+def state_of(result):
+    """Whether there is a verdict in RESULT, and why not."""
+    if not isinstance(result, dict) or not result:
+        return MISSING, ""
+    if result.get("unreachable"):
+        return UNREACHABLE, text.clean(result.get("msg") or "the node cannot be reached").strip()
+    health = result.get("health")
+    if isinstance(health, dict) and isinstance(health.get("checks"), list) and health["checks"]:
+        return JUDGED, ""
+    if result.get("skipped"):
+        return MISSING, text.clean(result.get("skip_reason") or "").strip()
+    return FAILED, text.clean(result.get("msg") or "gpu_health answered no verdict").strip()
+
+
+def node(result, fail_on=BARS):
+    """What the report says about one node."""
+    state, message = state_of(result)
+    health = result["health"] if state == JUDGED else {}
+    checks = checks_of(result) if state == JUDGED else []
+    verdict = _verdict(health, checks)
+    findings = [finding(check) for check in checks if check["status"] in ("fail", "unknown", "waived") or noticed(check)]
+    reading = model.item(result, "baseline") if state == JUDGED else None
+    return {
+        "verdict": verdict,
+        "state": state,
+        "fails": state != JUDGED or verdict in fail_on,
+        "message": message,
+        "next_step": NEXT_STEP.get(state, ""),
+        "action": str(health.get("action") or ("none" if verdict == "pass" else "hold")),
+        "worst": worst_finding(findings),
+        "counts": dict({status: len([check for check in checks if check["status"] == status]) for status in model.STATUSES},
+                       notices=len([check for check in checks if noticed(check)])),
+        "simulated": bool(health.get("simulated")),
+        "time": str(health.get("time") or ""),
+        "boot_id": str(health.get("boot_id") or ""),
+        "kernel": str(model.item(reading, "audit", "kernel", "running") or ""),
+        "compared": any(check["id"] == USED and check["status"] == model.PASS for check in checks),
+        "driver": text.plain(health["driver"]) if isinstance(health.get("driver"), dict) else {},
+        "gpus": inventory(model.item(reading, "snapshot")),
+        "findings": findings,
+        "passed": _tally(check["id"] for check in checks if check["status"] == model.PASS),
+        "not_applicable": _tally(check["id"] for check in checks if check["status"] == model.NOT_APPLICABLE),
+        "changes": text.plain(health["changes"]) if isinstance(health.get("changes"), list) else [],
+        "attribution": text.plain(health["attribution"]) if isinstance(health.get("attribution"), dict) else {},
+    }
+
+
+def _verdict(health, checks):
+    """What gpu_health said, and never better than its checks say."""
+    if not health:
+        return "unknown"
+    statuses = [check["status"] for check in checks]
+    own = [status for status in statuses if status in VERDICTS]
+    damaged = len(checks) != len(health["checks"])
+    return worst([health.get("verdict")] + own + (["unknown"] if damaged or model.PASS not in statuses else []))
+
+
+def noticed(check):
+    return check.get("notice") is True
+
+
+def finding(check):
+    """A check for the report."""
+    entry = {key: text.plain(check.get(key)) for key in ("id", "entity", "status", "observed", "expected", "source", "action", "message")}
+    entry["action"] = entry["action"] if entry["action"] in model.ACTIONS else "hold"
+    entry["message"] = "" if entry["message"] is None else str(entry["message"])
+    for key in ("since", "waiver", "driver_suspect"):
+        if check.get(key) is not None:
+            entry[key] = text.plain(check[key])
+    if noticed(check):
+        entry["notice"] = True
+    return entry
+
+
+def worst_finding(findings):
+    """The finding a person should read first."""
+    bad = [entry for entry in findings if entry["status"] in BARS]
+    if not bad:
+        return None
+    return min(bad, key=lambda entry: (BARS.index(entry["status"]), entry["id"] != ROOT, -model.ACTIONS.index(entry["action"]), entry["id"], entry["entity"]))
+
+
+def _tally(idents):
+    counted = {}
+    for ident in sorted(idents):
+        counted[ident] = counted.get(ident, 0) + 1
+    return counted
+
+
+def inventory(snapshot):
+    """The GPUs of a snapshot, as far as they can be named. A value that could not be read is its NVML code."""
+    gpus = []
+    for position, gpu in enumerate(model.gpus(snapshot)):
+        readable = model.opened(gpu)
+        gpus.append({
+            "index": gpu["index"] if isinstance(gpu.get("index"), int) else position,
+            "entity": model.entity(gpu),
+            "uuid": model.uuid(gpu),
+            "pci": model.address(gpu),
+            "name": _known(gpu, "name"),
+            "serial": _known(gpu, "serial"),
+            "vbios": _value(gpu, "vbios_version") if readable else None,
+            "gsp": _known(gpu, "gsp_firmware_version"),
+            "memory_bytes": _value(gpu, "memory_total_bytes") if readable else None,
+            "power_limit_mw": _value(gpu, "power_limit_mw") if readable else None,
+            "nvlinks": _links(gpu) if readable else None,
+            "pcie_width": _value(gpu, "pcie_width_current") if readable else None,
+        })
+    return gpus
+
+
+def _known(gpu, key):
+    found = model.reading(gpu, key)
+    return str(found.value) if found.known else None
+
+
+def _value(gpu, key):
+    found = model.reading(gpu, key)
+    if found.known:
+        return found.value if isinstance(found.value, (int, float)) and not isinstance(found.value, bool) else str(found.value)
+    return None if found.rc is None else found.error
+
+
+def _links(gpu):
+    found = model.reading(gpu, "nvlink_active")
+    if found.known and isinstance(found.value, list):
+        return len([link for link in found.value if link is True])
+    return None if found.rc is None else found.error

@@ -1,0 +1,62 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Self-contained HTML pages: one file that loads nothing, and that may not even if something slipped through.
+
+Private to the collection: it may change at any time.
+
+A page is a template that extends C(frame.html.j2) and fills its blocks. Everything put into it is escaped by Jinja2. The page's
+content security policy allows the frame's own style and script by their digests and nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+
+import jinja2
+import markupsafe
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import text
+
+TEMPLATES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "templates")
+
+
+def _finalize(value):
+    """What a template prints: escaped by Jinja2 afterwards, with control characters made visible here."""
+    if value is None:
+        raise ValueError("a page of a report prints nothing that is not there")
+    return value if hasattr(value, "__html__") else text.clean(value)
+
+
+def environment():
+    jinja = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES, encoding="utf-8"), autoescape=True, undefined=jinja2.StrictUndefined, finalize=_finalize,
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    jinja.filters["shown"] = text.shown
+    jinja.filters["line"] = text.line
+    jinja.globals["count"] = text.count
+    return jinja
+
+
+def render(template, view):
+    """The page made of TEMPLATE with the values VIEW."""
+    style, script = source("style.css"), source("page.js")
+    return environment().get_template(template).render(
+        dict(view, style=markupsafe.Markup(style), script=markupsafe.Markup(script), policy=policy(style, script)))
+
+
+def source(name):
+    """A part of every page, as it stands in the file; nothing of a report is in it."""
+    with open(os.path.join(TEMPLATES, name), encoding="utf-8") as stream:
+        return stream.read().strip()
+
+
+def policy(style, script):
+    """The content security policy of a page."""
+    return "default-src 'none'; style-src '%s'; script-src '%s'; base-uri 'none'; form-action 'none'" % (digest(style), digest(script))
+
+
+def digest(source_text):
+    return "sha256-" + base64.b64encode(hashlib.sha256(source_text.encode("utf-8")).digest()).decode("ascii")

@@ -1,0 +1,69 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Text out of anything a node may have said, safe to print, and tables of plain text. Pure.
+
+Private to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+import re
+
+# Control characters, line and paragraph separators, overrides of the direction of writing, and what no XML may hold.
+UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
+SHOWN_LIMIT = 400
+
+
+def clean(value):
+    """VALUE as text in which nothing steers a terminal, a browser or an XML parser. Line ends and tabs stay."""
+    return UNSAFE.sub(lambda found: "\\x%02x" % ord(found.group()), str(value).replace("\r\n", "\n"))
+
+
+def line(value, limit=None):
+    """VALUE on one line, cut at LIMIT characters."""
+    text = " ".join(clean("" if value is None else value).split())
+    return text if limit is None or len(text) <= limit else text[: limit - 1].rstrip() + "…"
+
+
+def shown(value):
+    """A found or expected value for people."""
+    if value is None or value == [] or value == {} or value == "":
+        return "nothing"
+    return line(_flat(value), SHOWN_LIMIT)
+
+
+def _flat(value):
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return ", ".join("%s=%s" % (key, _flat(value[key])) for key in sorted(value, key=str))
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_flat(item) for item in value)
+    return str(value)
+
+
+def plain(value):
+    """VALUE for a JSON document: the keys of mappings sorted, and nothing but JSON's own types."""
+    if isinstance(value, dict):
+        return {str(key): plain(value[key]) for key in sorted(value, key=str)}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    return str(value)
+
+
+def columns(rows):
+    """Lines of plain text of ROWS, the first of which is the head; the last column is never padded."""
+    widths = [max(len(row[number]) for row in rows) for number in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    return lines
+
+
+def count(number, singular, plural=None):
+    """1 node, 2 nodes."""
+    return "%d %s" % (number, singular if number == 1 else plural or singular + "s")

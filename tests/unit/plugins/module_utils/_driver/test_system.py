@@ -1,0 +1,372 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The readers of the node around the GPUs: what is there, what is read and empty, and what cannot be read (None)."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import (
+    cdi,
+    companions,
+    cuda,
+    device_nodes,
+    files,
+    hung,
+    infiniband,
+    kernel_state,
+    pcilink,
+    system,
+    units,
+)
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import systemtree as tree
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.recordings import Recorded, link, recorded, write
+
+
+@pytest.fixture
+def root(tmp_path):
+    return tree.node(tmp_path)
+
+
+@pytest.fixture
+def forbid(monkeypatch):
+    """Directories that are there and may not be listed, whoever asks."""
+    real = os.listdir
+
+    def forbidden(*paths):
+        def listdir(path):
+            if path in paths:
+                raise PermissionError(errno.EACCES, "Permission denied", path)
+            return real(path)
+
+        monkeypatch.setattr(files.os, "listdir", listdir)
+
+    return forbidden
+
+
+def test_a_whole_node(root):
+    runner = Recorded({"systemctl show": recorded("systemctl-show.txt")})
+    found = system.read(root, runner)
+    assert found["schema"] == "gpufleet.system/1" and found["boot_id"] == tree.BOOT and found["uptime_s"] == 4567.89 and found["taint"] == 12289
+    assert found["modules"] == ["nvidia", "nvidia_peermem"]
+    assert found["device_nodes"] == [] and found["hung_tasks"] == [] and found["cdi"] == {"specs": []} and found["toolkit"] == []
+    assert found["libcuda"]["version"] == tree.DRIVER
+    assert [item["address"] for item in found["nvswitches"]] == [tree.SWITCH]
+    assert found["fabricmanager"] == {"present": False, "version": None} and found["persistenced"] == {"present": False}
+    assert len(runner.calls) == 1
+
+
+def test_a_machine_that_says_nothing(tmp_path):
+    found = system.read(str(tmp_path), Recorded({}))
+    unread = sorted(key for key, value in found.items() if value is None)
+    assert unread == ["boot_id", "device_nodes", "device_numbers", "device_params", "hung_tasks", "infiniband", "modules", "nvswitches", "pci", "taint",
+                      "units", "uptime_s"]
+
+
+def test_nothing_is_written(root):
+    def listing():
+        return sorted((where, sorted(names), os.stat(where).st_mtime_ns) for where, dummy, names in os.walk(root))
+
+    before = listing()
+    system.read(root, Recorded({}))
+    assert listing() == before
+
+
+# ---- units ----
+
+def test_units():
+    runner = Recorded({"systemctl show": recorded("systemctl-show.txt")})
+    found = units.read(runner)
+    assert found["nvidia-persistenced.service"] == {"load": "loaded", "active": "active", "sub": "running", "result": "success", "enabled": "enabled"}
+    assert found["nvidia-fabricmanager.service"]["load"] == "not-found" and found["nvidia-fabricmanager.service"]["enabled"] is None
+    assert found["nvidia-dcgm.service"]["active"] == "failed" and found["nvidia-dcgm.service"]["result"] == "exit-code"
+    assert found["gpufleet-mig.service"]["active"] == "inactive"
+    assert found["nvidia-imex.service"] is None, "systemd said nothing of it"
+    assert len(runner.calls) == 1 and set(units.WATCHED) <= set(runner.calls[0])
+
+
+def test_a_watched_alias_is_the_unit_it_stands_for(monkeypatch):
+    monkeypatch.setattr(units, "WATCHED", ("nvidia-dcgm.service", "dcgm.service"))
+    found = units.read(Recorded({"systemctl show": recorded("systemctl-show.txt")}))
+    assert found["dcgm.service"] == found["nvidia-dcgm.service"] != {}
+
+
+@pytest.mark.parametrize("answer", [(1, "", "Failed to connect to bus"), (124, "", ""), (0, "", ""), (1, "Id=a.service\nLoadState=loaded\n", "")])
+def test_systemd_that_cannot_be_asked(answer):
+    assert units.read(Recorded({"systemctl show": answer})) is None
+    assert units.read(Recorded({})) is None
+
+
+# ---- device nodes ----
+
+@pytest.fixture
+def character_devices(monkeypatch):
+    """lstat of a regular file below /dev answers that it is a character device; its text is MAJOR:MINOR."""
+    real = os.lstat
+
+    def lstat(path):
+        found = real(path)
+        if "/dev/" not in str(path) or not stat.S_ISREG(found.st_mode):
+            return found
+        with open(path, encoding="ascii") as stream:
+            numbers = stream.read()
+        if ":" not in numbers:
+            return found
+        major, minor = (int(part) for part in numbers.split(":"))
+        values = list(found)
+        values[0] = stat.S_IFCHR | stat.S_IMODE(found.st_mode)
+        return os.stat_result(values, {"st_rdev": os.makedev(major, minor)})
+
+    monkeypatch.setattr(device_nodes.os, "lstat", lstat)
+
+
+def test_device_nodes(root, character_devices):
+    for name, numbers in (("nvidia0", "195:0"), ("nvidiactl", "195:255"), ("nvidia-uvm", "508:0"), ("nvidia-caps/nvidia-cap1", "234:1"), ("null", "1:3")):
+        write(root, "/dev/" + name, numbers).chmod(0o660)
+    write(root, "/dev/nvidia1", "no device").chmod(0o666)
+    found = dict((item["path"], item) for item in device_nodes.read(root))
+    assert sorted(found) == ["/dev/nvidia-caps/nvidia-cap1", "/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl"]
+    assert found["/dev/nvidiactl"] == {"path": "/dev/nvidiactl", "kind": "char", "mode": "0660", "uid": os.getuid(),
+                                       "gid": os.stat(root + "/dev/nvidiactl").st_gid, "major": 195, "minor": 255}
+    assert found["/dev/nvidia1"]["kind"] == "file" and found["/dev/nvidia1"]["major"] is None
+    assert device_nodes.describe(root, "/dev/nvidia9") == {"path": "/dev/nvidia9", "kind": None, "mode": None, "uid": None, "gid": None, "major": None,
+                                                          "minor": None}
+
+
+def test_a_link_in_place_of_a_device_node(root):
+    link(root, "/dev/nvidia0", "/dev/null")
+    assert device_nodes.read(root)[0]["kind"] == "link"
+
+
+def test_device_numbers_and_parameters(root):
+    assert device_nodes.numbers(root) == {"nvidia-frontend": 195, "nvidiactl": 195, "nvidia-caps": 234, "nvidia-uvm": 508}
+    assert device_nodes.wanted(root) == {"mode": "0660", "uid": 0, "gid": 44, "modify": True}
+    write(root, "/proc/driver/nvidia/params", "DeviceFileMode: 438\n")
+    assert device_nodes.wanted(root) is None
+    write(root, "/proc/devices", "Character devices:\n  1 mem\n")
+    assert device_nodes.numbers(root) == {}
+
+
+# ---- InfiniBand ----
+
+def test_infiniband_ports(root, forbid):
+    tree.port(root, "mlx5_1", state="1: DOWN", phys="2: Polling", rate="10 Gb/sec (4X SDR)", layer="Ethernet", downed="x")
+    found = infiniband.read(root)
+    assert found["mlx5_0/1"] == {"state": "ACTIVE", "phys_state": "LinkUp", "rate": "400 Gb/sec (4X NDR)", "link_layer": "InfiniBand", "link_downed": 0}
+    assert found["mlx5_1/1"] == {"state": "DOWN", "phys_state": "Polling", "rate": "10 Gb/sec (4X SDR)", "link_layer": "Ethernet", "link_downed": None}
+    os.unlink(root + "/sys/class/infiniband/mlx5_0/ports/1/state")
+    assert infiniband.read(root)["mlx5_0/1"]["state"] is None
+    forbid(root + "/sys/class/infiniband/mlx5_0/ports")
+    assert infiniband.read(root)["mlx5_0/?"] is None
+    forbid(root + "/sys/class/infiniband")
+    assert infiniband.read(root) is None
+
+
+def test_no_infiniband(tmp_path):
+    assert infiniband.read(str(tmp_path)) is None
+    write(tmp_path, "/sys/class/net/lo/mtu", "65536")
+    assert infiniband.read(str(tmp_path)) == {}
+
+
+# ---- PCI ----
+
+def test_links_and_error_counts(root):
+    links, switches = pcilink.read(root)
+    assert sorted(links) == [tree.SWITCH, tree.GPU] and switches == [{"address": tree.SWITCH, "device": "0x2330"}]
+    assert links[tree.GPU] == {
+        "link_speed": "32.0 GT/s PCIe", "link_width": "16", "max_link_speed": "32.0 GT/s PCIe", "max_link_width": "16",
+        "aer": {"correctable": 7, "nonfatal": 1, "fatal": 0},
+        "upstream": {"address": tree.PORT, "aer": {"correctable": 3, "nonfatal": 0, "fatal": 0}}}
+    assert links[tree.SWITCH]["aer"] == {} and links[tree.SWITCH]["upstream"] is None
+
+
+def test_error_counts_that_cannot_be_read(root):
+    write(root, "/sys/bus/pci/devices/%s/aer_dev_fatal" % tree.GPU, "DLP 0\n")
+    os.unlink(root + "/sys/bus/pci/devices/%s/current_link_width" % tree.GPU)
+    link_, = [item for address, item in pcilink.read(root)[0].items() if address == tree.GPU]
+    assert link_["aer"] is None and link_["link_width"] is None
+    os.unlink(root + "/sys/bus/pci/devices/%s/aer_dev_fatal" % tree.GPU)
+    assert pcilink.read(root)[0][tree.GPU]["aer"] is None, "one of three counters is gone"
+    assert pcilink.counts(root + "/gone") is None
+    assert pcilink.read(root + "/gone") == (None, None)
+
+
+# ---- tasks ----
+
+class Clock:
+    """Time that only passes while somebody sleeps; what happens meanwhile is given as functions, one for each sleep."""
+
+    def __init__(self, *events):
+        self.now = 0.0
+        self.events = list(events)
+        self.slept = 0
+
+    def sleep(self, seconds):
+        self.now += seconds
+        self.slept += 1
+        if self.events:
+            self.events.pop(0)()
+
+    def __call__(self):
+        return self.now
+
+
+def look(root, *events):
+    clock = Clock(*events)
+    return hung.read(root, 2.0, clock.sleep, clock), clock
+
+
+def test_no_task_waits_and_nothing_is_waited_for(root):
+    tree.task(root, 50, "python3", "S")
+    tree.opens(root, 50, "/dev/nvidia0")
+    tree.task(root, 51, "jbd2/sda1-8", "D", flags=0x208040)
+    tree.task(root, 52, "dd", "D")
+    found, clock = look(root)
+    assert found == [] and clock.slept == 0
+
+
+def test_a_task_that_stays_in_the_driver(root):
+    tree.task(root, 60, "weird) D (name", "D")
+    tree.opens(root, 60, "/dev/nvidia3")
+    found, clock = look(root)
+    assert found == [{"pid": 60, "comm": "weird) D (name", "state": "D", "seconds": 2.0, "where": "open /dev/nvidia3"}]
+    assert clock.slept == 4
+
+
+def test_by_the_stack(root):
+    base = tree.task(root, 61, "modprobe", "D")
+    write(root, base + "/stack", "[<0>] __down_common+0x1\n[<0>] os_acquire_mutex+0x40 [nvidia]\n[<0>] nvidia_open+0x1 [nvidia]\n")
+    tree.task(root, 62, "nv_queue", "D", flags=0x208040)
+    tree.task(root, 63, "nvme-wq", "D")
+    tree.task(root, 64, "xfs-sync", "D", flags=0x208040)
+    found, clock = look(root)
+    assert [(item["pid"], item["where"]) for item in found] == [(61, "stack [nvidia]"), (62, "kernel thread")]
+
+
+def test_a_thread_beside_a_main_thread_that_sleeps(root):
+    tree.task(root, 70, "trainer", "S", threads=2)
+    tree.task(root, 70, "trainer", "S", path="/proc/70/task/70")
+    tree.task(root, 71, "cuda-EvtHandlr", "D", path="/proc/70/task/71")
+    tree.opens(root, 70, "/dev/nvidia-uvm")
+    found, clock = look(root)
+    assert [(item["pid"], item["comm"]) for item in found] == [(71, "cuda-EvtHandlr")]
+
+
+@pytest.mark.parametrize("event", ["wakes", "runs", "ends", "another"])
+def test_a_task_that_only_waits_for_a_moment(root, event):
+    def happen():
+        if event == "ends":
+            os.unlink(root + "/proc/60/stat")
+        else:
+            tree.task(root, 60, "other" if event == "another" else "smi", "R" if event == "wakes" else "D", switches=11 if event == "runs" else 10)
+
+    tree.task(root, 60, "smi", "D")
+    tree.opens(root, 60, "/dev/nvidia3")
+    found, clock = look(root, happen)
+    assert found == [] and clock.slept == 1
+
+
+def test_tasks_that_cannot_be_listed(tmp_path):
+    assert hung.read(str(tmp_path)) is None
+
+
+def test_memory_maps_of_a_hung_task_are_never_read(root, monkeypatch):
+    tree.task(root, 60, "smi", "D")
+    tree.opens(root, 60, "/dev/nvidia3")
+    real, read = files.read_text, []
+    monkeypatch.setattr(files, "read_text", lambda path, *rest: read.append(path) or real(path, *rest))
+    assert len(look(root)[0]) == 1
+    assert read and not [path for path in read if path.endswith(("/maps", "/cmdline", "/environ", "/smaps"))]
+
+
+# ---- the kernel ----
+
+@pytest.mark.parametrize(("content", "expected"), [("4567.89 1.0\n", 4567.89), ("7\n", 7.0), ("", None), ("soon", None), ("-1 2", None)])
+def test_uptime(tmp_path, content, expected):
+    write(tmp_path, "/proc/uptime", content)
+    assert kernel_state.uptime(str(tmp_path)) == expected
+
+
+def test_boot_and_taint_that_are_damaged(tmp_path):
+    write(tmp_path, "/proc/sys/kernel/random/boot_id", "none\n")
+    write(tmp_path, "/proc/sys/kernel/tainted", "a lot\n")
+    assert kernel_state.boot_id(str(tmp_path)) is None and kernel_state.taint(str(tmp_path)) is None
+
+
+def test_modules_by_proc_where_there_is_no_sys(tmp_path):
+    write(tmp_path, "/proc/modules", "nvidia_uvm 1540096 0 - Live 0x0\nnvidia 56000000 2 nvidia_uvm, Live 0x0\n")
+    assert kernel_state.modules(str(tmp_path)) == ["nvidia", "nvidia_uvm"]
+    write(tmp_path, "/sys/module/kernel/parameters/panic", "0")
+    assert kernel_state.modules(str(tmp_path)) == []
+
+
+# ---- CUDA ----
+
+def test_no_libcuda_and_two_of_them(root):
+    write(root, "/usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.550.54.15")
+    assert cuda.libcuda(root)["version"] == tree.DRIVER, "the link decides"
+    os.unlink(root + "/usr/lib/x86_64-linux-gnu/libcuda.so.1")
+    found = cuda.libcuda(root)
+    assert found["version"] is None and len(found["candidates"]) == 2
+    assert cuda.libcuda(root + "/gone") == {"version": None, "path": None, "candidates": []}
+
+
+def test_toolkits(root, forbid):
+    write(root, "/usr/local/cuda-12.4/version.json", '{"cuda": {"name": "CUDA SDK", "version": "12.4.1"}}')
+    write(root, "/usr/local/cuda-12.4/compat/libcuda.so.550.54.15")
+    link(root, "/usr/local/cuda", "cuda-12.4")
+    write(root, "/usr/local/cuda-10.2/version.txt", "CUDA Version 10.2.89\n")
+    write(root, "/usr/local/cuda-11.8/bin/nvcc")
+    write(root, "/usr/local/cuda-9.0/version.json", "{")
+    write(root, "/usr/local/cuda-8.0/README")
+    write(root, "/usr/local/cudart/version.txt", "1.0")
+    assert cuda.toolkits(root) == [
+        {"path": "/usr/local/cuda-12.4", "version": "12.4.1", "compat": "550.54.15"},
+        {"path": "/usr/local/cuda-10.2", "version": "10.2.89", "compat": None},
+        {"path": "/usr/local/cuda-11.8", "version": "11.8", "compat": None},
+        {"path": "/usr/local/cuda-9.0", "version": None, "compat": None},
+    ]
+    forbid(root + "/usr/local")
+    assert cuda.toolkits(root) is None
+
+
+# ---- daemons ----
+
+@pytest.mark.parametrize(("answer", "version"), [
+    ((0, "Fabric Manager version is : 535.261.03\n", ""), "535.261.03"),
+    ((0, "IMEX version is: 580.65\n", ""), "580.65"),
+    ((0, "", "version 1.2.3"), None),
+    ((1, "Fabric Manager version is : 535.261.03\n", ""), None),
+    ((124, "", "killed"), None),
+])
+def test_the_version_of_a_daemon(root, answer, version):
+    write(root, "/usr/bin/nv-fabricmanager")
+    path = files.under(root, "/usr/bin/nv-fabricmanager")
+    runner = Recorded({path + " --version": answer})
+    assert companions.read(root, runner, "nv-fabricmanager") == {"present": True, "version": version}
+    assert runner.calls == [[path, "--version"]]
+
+
+# ---- CDI ----
+
+def test_cdi(root, forbid):
+    write(root, "/etc/cdi/nvidia.yaml", tree.CDI % {"version": tree.DRIVER})
+    write(root, "/etc/cdi/broken.yaml", "::")
+    write(root, "/etc/cdi/notes.txt", "kind: nvidia.com/gpu")
+    write(root, "/run/cdi/x.json", '{"cdiVersion": "0.6.0", "kind": "nvidia.com/gpu", "devices": [{"name": "GPU-1", "containerEdits": '
+                                   '{"deviceNodes": [{"path": "/dev/nvidia0"}]}}]}')
+    link(root, "/var/run", "/run")
+    write(root, "/dev/nvidiactl")
+    found = dict((item["path"], item) for item in cdi.read(root)["specs"])
+    assert sorted(found) == ["/etc/cdi/broken.yaml", "/etc/cdi/nvidia.yaml", "/run/cdi/x.json"]
+    assert found["/etc/cdi/nvidia.yaml"] == {"path": "/etc/cdi/nvidia.yaml", "kind": "nvidia.com/gpu", "devices": ["0", "all"],
+                                             "versions": [tree.DRIVER], "missing": ["/dev/nvidia0"]}
+    assert found["/run/cdi/x.json"]["devices"] == ["GPU-1"] and found["/run/cdi/x.json"]["kind"] == "nvidia.com/gpu"
+    assert found["/etc/cdi/broken.yaml"]["kind"] is None and found["/etc/cdi/broken.yaml"]["devices"] is None
+    forbid(root + "/etc/cdi")
+    assert cdi.read(root) is None

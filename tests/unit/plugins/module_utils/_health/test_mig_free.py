@@ -1,0 +1,95 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Remapped rows of GPUs with MIG instances: taken from a reading without any, unknown otherwise, and the ways out."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.readings import failed, value
+
+LIMIT = {"mig_free_reading_age_max_h": 4}
+HIDDEN = ["gpu.remap_failure", "gpu.remap_pending"]
+
+
+def with_mig(document):
+    for gpu in document["snapshot"]["gpus"]:
+        gpu.update(mig_mode_current=value(1), mig_mode_pending=value(1), remapped_rows=failed(3), remap_histogram=failed(3))
+    return document
+
+
+def torn_down(time="2026-03-01T11:00:00Z", boot_id="x", **change):
+    document = readings.baseline(time=time, boot_id=boot_id, **change)
+    for gpu in document["snapshot"]["gpus"]:
+        gpu.update(mig_mode_current=value(1), mig_mode_pending=value(1))
+    return document
+
+
+def judge(found, policy=None, baseline=None, **options):
+    return _health.evaluate(with_mig(readings.reading()), baseline or with_mig(readings.baseline()), dict(LIMIT, **(policy or {})), phase="post",
+                            node=readings.NODE, now=readings.NOW, expect={"mig_free": found}, **options)
+
+
+def statuses(health, idents=HIDDEN):
+    return set(check["status"] for check in health["checks"] if check["id"] in idents)
+
+
+def test_without_such_a_reading_they_are_unknown():
+    assert statuses(judge(None)) == {"unknown"}
+
+
+def test_a_reading_of_this_boot_without_instances_counts():
+    health = judge(torn_down())
+    assert statuses(health) == {"pass"} and statuses(health, ["baseline.mig_free"]) == {"pass"}
+
+
+def test_what_it_says_counts_too():
+    found = torn_down()
+    found["snapshot"]["gpus"][1]["remapped_rows"] = value({"correctable": 0, "uncorrectable": 1, "pending": True, "failure": False})
+    failing = [(check["id"], check["entity"]) for check in judge(found)["checks"] if check["status"] == "fail" and check["id"] in HIDDEN]
+    assert failing == [("gpu.remap_pending", readings.uuid(1))]
+
+
+@pytest.mark.parametrize("found, said", [
+    (torn_down(boot_id="y"), "it is of boot y, and this is boot x"),
+    (torn_down(boot_id=None), "it is of boot None"),
+    (torn_down(time="2026-03-01T07:59:00Z"), "it was taken 4.0 hours ago, at most 4 are accepted"),
+    (torn_down(time="2026-03-01T12:30:00Z"), "hours ago"),
+    (torn_down(time="yesterday"), "when it was taken is not known"),
+    (torn_down(time=None), "when it was taken is not known"),
+])
+def test_one_that_cannot_be_used_is_told_and_changes_nothing(found, said):
+    health = judge(found)
+    assert statuses(health) == {"unknown"}
+    check, = [check for check in health["checks"] if check["id"] == "baseline.mig_free"]
+    assert check["status"] == "unknown" and said in check["message"]
+
+
+def test_by_the_strictest_policy_none_counts():
+    assert statuses(judge(torn_down(), policy={"mig_free_reading_age_max_h": 0})) == {"unknown"}
+
+
+def test_one_of_another_node_is_refused():
+    with pytest.raises(_health.BaselineError, match="that of node gpu-2"):
+        judge(torn_down(node="gpu-2"))
+
+
+def test_it_never_hides_what_can_be_read_now_and_stands_for_nothing_else():
+    reading = readings.reading()
+    reading["snapshot"]["gpus"][0]["remapped_rows"] = value({"correctable": 0, "uncorrectable": 0, "pending": True, "failure": False})
+    reading["snapshot"]["gpus"][1]["remapped_rows"] = failed(999)
+    before = copy.deepcopy(reading)
+    health = _health.evaluate(reading, readings.baseline(), LIMIT, phase="post", node=readings.NODE, now=readings.NOW, expect={"mig_free": torn_down()})
+    assert reading == before
+    assert sorted((check["entity"], check["status"]) for check in health["checks"] if check["id"] == "gpu.remap_pending") == [
+        (readings.uuid(0), "fail"), (readings.uuid(1), "fail")]
+
+
+def test_a_waiver_is_the_other_way_out():
+    waivers = [{"check": ident, "reason": "read by hand while the instances were destroyed", "expires": "2026-03-02"} for ident in HIDDEN]
+    assert statuses(judge(None, policy={"waivers": waivers})) == {"waived"}

@@ -1,0 +1,233 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The playbook precheck on stub nodes: what it fails for, what it reports, and how many tasks a node has."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import stat
+import subprocess
+import sys
+from xml.etree import ElementTree
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._report import samples
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[4]
+TASKS = 3
+
+
+class Run:
+    """One run and what it left."""
+
+    def __init__(self, rc, output, results, reports):
+        self.rc = rc
+        self.output = output
+        self.reports = reports
+        started = results / "started.json"
+        self.started = json.loads(started.read_text()) if started.exists() else {}
+        self.arguments = {path.stem: json.loads(path.read_text()) for path in results.glob("*.args")}
+
+    @property
+    def report(self):
+        return json.loads((self.reports / "report.json").read_text())
+
+    @property
+    def verdicts(self):
+        return {name: node["verdict"] for name, node in self.report["nodes"].items()}
+
+
+@pytest.fixture
+def precheck(tmp_path):
+    """precheck(results by node, *arguments, **variables): a run of the real playbook with a stub in place of gpu_health."""
+    collection = tmp_path / "collections" / "ansible_collections" / "gpufleet" / "lifecycle"
+    for name in ("galaxy.yml", "meta", "playbooks", "plugins/plugin_utils", "plugins/module_utils", "plugins/doc_fragments",
+                 "plugins/modules", "plugins/action/health_report.py"):
+        target = collection / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.symlink_to(ROOT / name)
+    for source in sorted((HERE / "stub").rglob("*.py")):
+        target = collection / source.relative_to(HERE / "stub")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.symlink_to(source)
+
+    def running(results, *arguments, others=(), **variables):
+        answers = tmp_path / "results"
+        answers.mkdir(exist_ok=True)
+        for old in answers.iterdir():
+            old.unlink()
+        for name, result in results.items():
+            (answers / (name + ".json")).write_text(json.dumps(result))
+        hosts = {name: {"ansible_connection": "local", "ansible_become": False} for name in results}
+        inventory = tmp_path / "inventory.json"
+        inventory.write_text(json.dumps({"all": {"hosts": {name: {} for name in others}, "children": {"gpu_nodes": {"hosts": hosts}}}}))
+        (tmp_path / "empty.cfg").write_text("")
+        environment = {key: text for key, text in os.environ.items() if not key.startswith("ANSIBLE_")}
+        environment.update(
+            ANSIBLE_COLLECTIONS_PATH=str(tmp_path / "collections"), ANSIBLE_CONFIG=str(tmp_path / "empty.cfg"), ANSIBLE_NOCOLOR="true",
+            ANSIBLE_LOCALHOST_WARNING="false", ANSIBLE_INVENTORY_UNPARSED_WARNING="false", ANSIBLE_CALLBACKS_ENABLED="gpufleet.lifecycle.host_tasks",
+            GPUFLEET_STUB_RESULTS=str(answers), HOME=str(tmp_path), PYTHONDONTWRITEBYTECODE="1")
+        command = [sys.executable, "-m", "ansible", "playbook", "-i", str(inventory), str(collection / "playbooks" / "precheck.yml")]
+        for key, content in variables.items():
+            command += ["-e", json.dumps({key: content})]
+        done = subprocess.run(command + list(arguments), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                              universal_newlines=True, timeout=300, check=False)
+        print(done.stdout)
+        return Run(done.returncode, done.stdout, answers, tmp_path / ".gpufleet" / "precheck")
+
+    return running
+
+
+def fleet():
+    return {
+        "gpu-a-1": samples.healthy("gpu-a-1"),
+        "gpu-a-2": samples.broken(samples.healthy("gpu-a-2"), "gpu.pcie_width", observed=8, expected=16),
+        "gpu-a-3": samples.broken(samples.healthy("gpu-a-3"), "gpu.row_remap", "unknown"),
+        "gpu-a-4": samples.unreachable(),
+        "gpu-a-5": samples.failed(),
+    }
+
+
+VERDICTS = {"gpu-a-1": "pass", "gpu-a-2": "fail", "gpu-a-3": "unknown", "gpu-a-4": "unknown", "gpu-a-5": "unknown"}
+
+
+def test_every_node_is_in_the_report_and_the_bad_ones_fail(precheck):
+    run = precheck(fleet())
+    assert run.rc == 2
+    assert run.verdicts == VERDICTS
+    assert list(run.report)[:2] == ["verdict", "schema"] and run.report["verdict"] == "fail"
+    assert {name: node["state"] for name, node in run.report["nodes"].items() if node["state"] != "judged"} == {"gpu-a-4": "unreachable", "gpu-a-5": "failed"}
+    assert run.report["failed_nodes"] == ["gpu-a-2", "gpu-a-3", "gpu-a-4", "gpu-a-5"]
+    for name in run.report["failed_nodes"]:
+        assert "[%s]: FAILED!" % name in run.output
+    assert "[gpu-a-1]: FAILED!" not in run.output
+    assert sorted(path.name for path in run.reports.iterdir()) == ["junit.xml", "report.html", "report.json", "report.md"]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in run.reports.iterdir()} == {0o600}
+
+
+def test_the_run_ends_with_the_table_and_the_paths(precheck):
+    run = precheck(fleet())
+    end = run.output[run.output.index("TASK [Write the report about all nodes]"):run.output.index("PLAY RECAP")]
+    assert run.output.rindex("FAILED!") < run.output.index(end), "nothing stands between the table and the recap"
+    for name, verdict in VERDICTS.items():
+        row = next(line for line in end.splitlines() if line.startswith(name + " "))
+        assert row.split()[1] == ("unreachable" if name == "gpu-a-4" else verdict)
+    assert "FAIL: 1 fail, 3 unknown, 1 pass (1 unreachable, 1 failed) of 5 nodes" in end
+    for name in ("report.html", "report.md", "report.json", "junit.xml"):
+        assert str(run.reports / name) in end
+    assert len(end.splitlines()) < 20
+
+
+def test_at_most_three_tasks_a_node(precheck):
+    """Every task that is started on a host counts, whatever becomes of it."""
+    run = precheck(fleet(), others=["cpu-1"])
+    assert {name for name in run.started if name.startswith("gpu")} == set(VERDICTS)
+    counts = {name: len(tasks) for name, tasks in run.started.items()}
+    assert max(counts.values()) == TASKS and counts["gpu-a-1"] == TASKS
+    assert [name for name, tasks in run.started.items() if "Write the report about all nodes" in tasks] == ["gpu-a-1"]
+
+
+def test_a_healthy_fleet_passes(precheck):
+    run = precheck({name: samples.healthy(name) for name in ("gpu-a-1", "gpu-a-2")})
+    assert (run.rc, run.report["verdict"], run.report["failed_nodes"]) == (0, "pass", [])
+    assert "changed=0" in run.output and "changed=1" not in run.output
+
+
+@pytest.mark.parametrize("result", [samples.unreachable(), samples.failed()], ids=["unreachable", "failed"])
+def test_the_report_is_there_when_no_node_answered(precheck, result):
+    run = precheck({"gpu-a-1": result, "gpu-a-2": result})
+    assert run.rc == 2
+    assert run.report["verdict"] == "unknown" and run.verdicts == {"gpu-a-1": "unknown", "gpu-a-2": "unknown"}
+    assert "UNKNOWN: 2 unknown" in run.output
+    suites = ElementTree.parse(str(run.reports / "junit.xml")).getroot()
+    assert [suite.get("errors") for suite in suites] == ["1", "1"]
+
+
+def test_the_report_is_there_when_every_node_failed(precheck):
+    run = precheck({name: samples.broken(samples.healthy(name), "gpu.present") for name in ("gpu-a-1", "gpu-a-2")})
+    assert (run.rc, run.report["verdict"]) == (2, "fail")
+
+
+def test_unknown_is_accepted_only_when_asked_and_only_where_there_is_a_verdict(precheck):
+    results = {"gpu-a-1": samples.healthy("gpu-a-1"), "gpu-a-3": samples.broken(samples.healthy("gpu-a-3"), "gpu.row_remap", "unknown")}
+    assert precheck(results).rc == 2
+    accepted = precheck(results, gpu_health_fail_on=["fail"])
+    assert (accepted.rc, accepted.report["verdict"], accepted.report["failed_nodes"]) == (0, "unknown", [])
+    nothing = precheck({**results, "gpu-a-4": samples.unreachable(), "gpu-a-5": samples.failed()}, gpu_health_fail_on=["fail"])
+    assert (nothing.rc, nothing.report["failed_nodes"]) == (2, ["gpu-a-4", "gpu-a-5"])
+
+
+@pytest.mark.parametrize("wrong", ["fial", ["fail", "unkown"]])
+def test_a_misspelt_verdict_to_fail_on_fails_everything(precheck, wrong):
+    run = precheck({"gpu-a-1": samples.healthy("gpu-a-1")}, gpu_health_fail_on=wrong)
+    assert run.rc == 2
+    assert "fail_on" in run.output
+
+
+def test_limit_looks_at_those_nodes_alone(precheck):
+    run = precheck(fleet(), "--limit", "gpu-a-1")
+    assert (run.rc, run.verdicts) == (0, {"gpu-a-1": "pass"})
+    assert set(run.started) == {"gpu-a-1"}
+
+
+def test_a_limit_that_leaves_no_node_fails(precheck):
+    run = precheck(fleet(), "--limit", "cpu-1", others=["cpu-1"])
+    assert run.rc == 2
+    assert "No host of the inventory matches gpu_nodes and --limit cpu-1" in run.output
+
+
+@pytest.mark.parametrize("pattern", ["nobody", "gpu_nodes:!gpu_nodes"])
+def test_an_empty_list_of_nodes_fails(precheck, pattern):
+    run = precheck(fleet(), precheck_hosts=pattern)
+    assert run.rc == 2
+    assert "No host of the inventory matches " + pattern in run.output
+
+
+def test_check_mode_and_one_fork_do_the_same(precheck):
+    first = precheck(fleet())
+    page = (first.reports / "report.md").read_text().splitlines()[4:]
+    for arguments in (("--check",), ("--forks", "1")):
+        (first.reports / "report.json").unlink()
+        run = precheck(fleet(), *arguments)
+        assert (run.rc, run.verdicts) == (2, VERDICTS)
+        assert (run.reports / "report.md").read_text().splitlines()[4:] == page
+
+
+def test_starting_in_the_middle_passes_no_node(precheck):
+    run = precheck({"gpu-a-1": samples.healthy("gpu-a-1")}, "--start-at-task", "Fail for a node that is not fit")
+    assert run.rc == 2 and run.report["verdict"] == "unknown"
+    run = precheck({"gpu-a-1": samples.healthy("gpu-a-1")}, "--start-at-task", "Write the report about all nodes")
+    assert run.rc == 2 and run.report["nodes"]["gpu-a-1"]["state"] == "missing"
+
+
+def test_many_complaints_are_cut_short_where_the_node_fails(precheck):
+    result = samples.healthy("gpu-a-1")
+    for index in range(8):
+        result = samples.broken(result, "gpu.pcie_width", "unknown", entity=samples.uuid("gpu-a-1", index), message="Number %d." % index)
+    result = samples.broken(result, "gpu.row_remap", message="The worst.")
+    run = precheck({"gpu-a-1": result})
+    assert "gpu-a-1: fail: The worst. Number 0. Number 1. (and 6 more, see the report)" in run.output
+
+
+def test_the_options_arrive(precheck, tmp_path):
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "gpu-a-1.json").write_text("{}")
+    waivers = [{"check": "gpu.power_limit", "reason": "cooling", "expires": "2026-12-31"}]
+    run = precheck(
+        {name: samples.healthy(name) for name in ("gpu-a-1", "gpu-a-2")},
+        precheck_expected_driver_version="535.1", precheck_baseline_dir=str(tmp_path / "kept"), precheck_report_dir=str(tmp_path / "elsewhere"),
+        precheck_report_mode="0640", gpu_health_policy={"x": 1}, gpu_health_policy_file="/p.json", gpu_health_waivers=waivers, gpu_health_timeout=7)
+    assert run.rc == 0
+    given = run.arguments["gpu-a-1"]
+    expected = {"phase": "adhoc", "expected_driver_version": "535.1", "baseline_file": str(tmp_path / "kept" / "gpu-a-1.json"), "policy": {"x": 1},
+                "policy_file": "/p.json", "waivers": waivers, "fail_on": []}
+    assert {key: given[key] for key in expected} == expected and int(given["timeout_s"]) == 7
+    assert "baseline_file" not in run.arguments["gpu-a-2"], "no baseline of it is kept"
+    report = tmp_path / "elsewhere" / "report.html"
+    assert stat.S_IMODE(report.stat().st_mode) == 0o640
+    assert not run.reports.exists()

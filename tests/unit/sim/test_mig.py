@@ -1,0 +1,170 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""MIG in the simulated library: the mode, GPU and compute instances, and the devices that applications see."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
+
+LAYOUT = """
+n.nvmlInit()
+gpu = handle(1)
+n.nvmlDeviceSetMigMode(gpu, 1)
+
+def create(profile, *compute):
+    instance = n.nvmlDeviceCreateGpuInstance(gpu, profile)
+    for item in compute:
+        n.nvmlGpuInstanceCreateComputeInstance(instance, item)
+    return instance
+
+def devices(gpu=gpu):
+    found = []
+    for index in range(n.nvmlDeviceGetMaxMigDeviceCount(gpu)):
+        try:
+            found.append(n.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index))
+        except n.NVMLError as error:
+            assert error.value == 6, error
+    return found
+
+def ids(gpu=gpu):
+    return [[n.nvmlDeviceGetGpuInstanceId(item), n.nvmlDeviceGetComputeInstanceId(item)] for item in devices(gpu)]
+"""
+
+
+def mig(node, question, wheel=wheels.VERSIONS[-1]):
+    return node.python(LAYOUT + question, wheel)
+
+
+@pytest.mark.parametrize("wheel", wheels.VERSIONS)
+def test_instances_become_devices(booted, wheel):
+    assert mig(booted, """
+create(9, 2)
+create(14, 0, 0)
+create(19, 0)
+first, second = devices()[0], devices()[1]
+attributes = n.nvmlDeviceGetAttributes(second)
+print(json.dumps([ids(), text(n.nvmlDeviceGetName, first), text(n.nvmlDeviceGetName, second), n.nvmlDeviceGetMemoryInfo(first).total >> 20,
+                  n.nvmlDeviceGetMemoryInfo(first, n.nvmlMemory_v2).total >> 20, attributes.gpuInstanceSliceCount, attributes.computeInstanceSliceCount,
+                  attributes.memorySizeMB, attributes.multiprocessorCount,
+                  n.nvmlDeviceIsMigDeviceHandle(first).value, n.nvmlDeviceIsMigDeviceHandle(gpu).value]))
+""", wheel) == [[[1, 0], [5, 0], [5, 1], [13, 0]], "NVIDIA H100 80GB HBM3 MIG 3g.40gb", "NVIDIA H100 80GB HBM3 MIG 1c.2g.20gb",
+                40779, 40779, 2, 1, 20389, 16, 1, 0]
+
+
+@pytest.mark.parametrize("wheel", wheels.VERSIONS)
+def test_a_device_has_a_uuid_of_its_own(booted, wheel):
+    uuids, back, parent = mig(booted, """
+create(19, 0)
+create(19, 0)
+uuids = [text(n.nvmlDeviceGetUUID, item) for item in devices()]
+back = n.nvmlDeviceGetHandleByUUID(uuids[1].encode())
+parent = n.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(back)
+print(json.dumps([uuids, n.nvmlDeviceGetGpuInstanceId(back), n.nvmlDeviceGetIndex(parent)]))
+""", wheel)
+    assert len(set(uuids)) == 2 and all(len(item) == 40 and item.startswith("MIG-") for item in uuids)
+    assert (back, parent) == (8, 1)
+    again = mig(booted, "print(json.dumps([text(n.nvmlDeviceGetUUID, item) for item in devices()]))")
+    assert again == uuids
+
+
+def test_what_whole_gpus_only_answer(booted):
+    assert mig(booted, """
+create(19, 0)
+item = devices()[0]
+print(json.dumps([rc(n.nvmlDeviceGetTemperature, item, 0), rc(n.nvmlDeviceGetAttributes, gpu), rc(n.nvmlDeviceGetGpuInstanceId, gpu)]))
+""") == [2, 3, 3]
+
+
+def test_placements_and_capacity(booted):
+    assert mig(booted, """
+def room(profile):
+    return value(n.nvmlDeviceGetGpuInstanceRemainingCapacity, gpu, profile)
+answers = [[room(item) for item in (0, 5, 9, 14, 15, 19)]]
+create(9)
+answers.append([room(item) for item in (0, 5, 9, 14, 15, 19)])
+placement = n.c_nvmlGpuInstancePlacement_t(4, 4)
+instance = n.nvmlDeviceCreateGpuInstanceWithPlacement(gpu, 9, ctypes.byref(placement))
+info = n.nvmlGpuInstanceGetInfo(instance)
+answers.append([info.id, info.profileId, info.placement.start, info.placement.size, n.nvmlDeviceGetIndex(info.device)])
+answers.append([rc(n.nvmlDeviceCreateGpuInstance, gpu, item) for item in (19, 77)])
+places, count = (n.c_nvmlGpuInstancePlacement_t * 8)(), ctypes.c_uint()
+n.nvmlDeviceGetGpuInstancePossiblePlacements(gpu, 14, places, ctypes.byref(count))
+answers.append([[places[i].start, places[i].size] for i in range(count.value)])
+print(json.dumps(answers))
+""") == [[1, 1, 2, 3, 4, 7], [0, 0, 1, 1, 2, 3], [2, 9, 4, 4, 1], [23, 3], [[0, 2], [2, 2], [4, 2]]]
+
+
+def test_profiles(booted):
+    assert mig(booted, """
+found = {}
+for index in range(10):
+    try:
+        info = n.nvmlDeviceGetGpuInstanceProfileInfo(gpu, index)
+        found[str(info.id)] = [info.sliceCount, info.instanceCount, info.memorySizeMB, info.name.decode() if isinstance(info.name, bytes) else info.name]
+    except n.NVMLError as error:
+        assert error.value == 3
+print(json.dumps(found))
+""") == {"19": [1, 7, 10194, "MIG 1g.10gb"], "20": [1, 1, 10194, "MIG 1g.10gb+me"], "15": [1, 4, 20389, "MIG 1g.20gb"], "14": [2, 3, 20389, "MIG 2g.20gb"],
+         "9": [3, 2, 40779, "MIG 3g.40gb"], "5": [4, 1, 40779, "MIG 4g.40gb"], "0": [7, 1, 81559, "MIG 7g.80gb"]}
+
+
+def test_compute_instances_share_a_gpu_instance(booted):
+    assert mig(booted, """
+instance = create(9)
+room = lambda profile: value(n.nvmlGpuInstanceGetComputeInstanceRemainingCapacity, instance, profile)
+info = n.nvmlGpuInstanceGetComputeInstanceProfileInfo(instance, 1, 0)
+answers = [[room(item) for item in (0, 1, 2, 3)], [info.id, info.sliceCount, info.instanceCount, info.multiprocessorCount]]
+first = n.nvmlGpuInstanceCreateComputeInstance(instance, 1)
+answers.append([[room(item) for item in (0, 1, 2)], rc(n.nvmlGpuInstanceCreateComputeInstance, instance, 1)])
+found = n.nvmlComputeInstanceGetInfo(first)
+answers.append([found.id, found.profileId, found.placement.start, found.placement.size])
+answers.append([rc(n.nvmlGpuInstanceDestroy, instance), rc(n.nvmlComputeInstanceDestroy, first), rc(n.nvmlGpuInstanceDestroy, instance),
+                rc(n.nvmlGpuInstanceGetInfo, instance), rc(n.nvmlComputeInstanceGetInfo, first), ids()])
+print(json.dumps(answers))
+""") == [[3, 1, 1, "rc 3"], [1, 2, 1, 40], [[1, 0, 0], 23], [0, 1, 0, 2], [19, 0, 0, 2, 2, []]]
+
+
+def test_remapped_rows_are_hidden_while_instances_exist(booted):
+    assert mig(booted, """
+answers = [rc(n.nvmlDeviceGetRemappedRows, gpu)]
+instance = create(19)
+answers += [rc(n.nvmlDeviceGetRemappedRows, gpu), rc(n.nvmlDeviceGetRemappedRows, handle(0))]
+n.nvmlGpuInstanceDestroy(instance)
+answers.append(rc(n.nvmlDeviceGetRemappedRows, gpu))
+print(json.dumps(answers))
+""") == [0, 3, 0, 0]
+
+
+def test_volatile_errors_are_not_told_by_the_whole_gpu(booted):
+    assert mig(booted, """
+print(json.dumps([[rc(n.nvmlDeviceGetTotalEccErrors, handle(i), 1, counter) for counter in (0, 1)] for i in (1, 0)]
+                 + [[rc(n.nvmlDeviceGetMemoryErrorCounter, gpu, 1, counter, 7) for counter in (0, 1)]]))
+""") == [[3, 0], [0, 0], [3, 0]]
+
+
+def test_instances_are_lost_with_the_driver(make_node):
+    node = make_node("a100-sxm").booted()
+    assert mig(node, "create(19, 0)\nprint(json.dumps(ids()))") == [[7, 0]]
+    node.tool("modprobe", "-r", "nvidia_uvm", "nvidia_drm")
+    node.tool("modprobe", "nvidia")
+    assert node.ask("n.nvmlDeviceGetMigMode(handle(1))") == [1, 1]
+    assert mig(node, "print(json.dumps(ids()))") == []
+
+
+def test_changing_the_mode_takes_the_instances_away(booted):
+    assert mig(booted, """
+create(19, 0)
+n.nvmlDeviceSetMigMode(gpu, 0)
+before = rc(n.nvmlDeviceCreateGpuInstance, gpu, 19)
+n.nvmlDeviceSetMigMode(gpu, 1)
+print(json.dumps([before, ids()]))
+""") == [3, []]
+
+
+def test_boards_without_mig(make_node):
+    node = make_node("l4").booted()
+    assert node.ask("[rc(n.nvmlDeviceGetMigDeviceHandleByIndex, handle(), 0), n.nvmlDeviceGetMaxMigDeviceCount(handle()),"
+                    " rc(n.nvmlDeviceCreateGpuInstance, handle(), 19)]") == [3, 0, 3]

@@ -1,0 +1,215 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the simulated library answers to the questions of a health check, with the oldest and the newest binding."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
+
+BOTH = pytest.mark.parametrize("wheel", wheels.VERSIONS)
+NEW = "580.95.05"
+
+
+def value_of(node, key, value, gpu="1"):
+    node.sim("inject", "set", key, str(value), "--gpu", gpu)
+
+
+@BOTH
+def test_errors_by_location(booted, wheel):
+    for key, value in (("ecc_vol_unc", 5), ("sram_vol_unc", 2), ("ecc_agg_corr", 9), ("sram_agg_corr", 4)):
+        value_of(booted, key, value)
+    assert booted.ask("[[n.nvmlDeviceGetMemoryErrorCounter(handle(1), kind, counter, place) for place in (2, 7)] for kind, counter in"
+                      " ((0, 0), (1, 0), (0, 1), (1, 1))]", wheel) == [[0, 0], [3, 2], [5, 4], [0, 0]]
+    assert booted.ask("[rc(n.nvmlDeviceGetMemoryErrorCounter, handle(), 1, 0, place) for place in (0, 3, 8)]", wheel) == [3, 3, 2]
+
+
+def test_sram_status(booted):
+    for key, value in (("sram_threshold_exceeded", 1), ("sram_agg_unc", 6), ("sram_vol_unc", 2), ("sram_vol_corr", 3), ("sram_agg_corr", 8)):
+        value_of(booted, key, value)
+    question = """
+n.nvmlInit()
+answers = []
+for version in (0x1000068, 0x2000068):
+    status = n.c_nvmlEccSramErrorStatus_v1_t()
+    status.version = version
+    answers.append(rc(n.nvmlDeviceGetSramEccErrorStatus, handle(1), ctypes.byref(status)))
+    if not answers[-1]:
+        answers.append([status.bThresholdExceeded, status.aggregateUncSecDed, status.volatileUncSecDed, status.volatileCor, status.aggregateCor])
+print(json.dumps(answers))
+"""
+    assert booted.python(question) == [0, [1, 6, 2, 3, 8], 25]
+
+
+@BOTH
+def test_histogram_and_repair(make_node, wheel):
+    node = make_node().booted(NEW)
+    value_of(node, "hist_low", 3)
+    assert node.ask("[getattr(n.nvmlDeviceGetRowRemapperHistogram(handle(1)), key) for key in ('max', 'high', 'partial', 'low', 'none')]",
+                    wheel) == [2560, 0, 0, 3, 0]
+    value_of(node, "tpc_repair_pending", 1)
+    assert node.python("""
+n.nvmlInit()
+status = (ctypes.c_uint * 3)(0x100000c)
+answer = n._nvmlGetFunctionPointer("nvmlDeviceGetRepairStatus")(handle(1), ctypes.byref(status))
+print(json.dumps([answer, list(status)[1:]]))
+""", wheel) == [0, [0, 1]]
+
+
+@BOTH
+def test_retired_pages(make_node, wheel):
+    node = make_node("v100-sxm").booted()
+    value_of(node, "retired_sbe", 3)
+    value_of(node, "retired_pending", 1)
+    assert node.ask("[len(n.nvmlDeviceGetRetiredPages(handle(1), 0)), len(n.nvmlDeviceGetRetiredPages(handle(1), 1)),"
+                    " n.nvmlDeviceGetRetiredPagesPendingStatus(handle(1)), field(29, 1), field(30, 1), field(31, 1),"
+                    " rc(n.nvmlDeviceGetRemappedRows, handle(1)), rc(n.nvmlDeviceGetRowRemapperHistogram, handle(1)), field(144, 1)]",
+                    wheel) == [3, 0, 1, 3, 0, 1, 3, 3, "rc 3"]
+
+
+@BOTH
+def test_what_an_old_board_has_not(make_node, wheel):
+    node = make_node("v100-sxm").booted("570.172.08")
+    assert node.ask("[rc(n.nvmlDeviceGetMigMode, handle()), n._nvmlGetFunctionPointer('nvmlDeviceGetGspFirmwareVersion')(handle(), None), field(230),"
+                    " n.nvmlDeviceGetNvLinkState(handle(), 5), rc(n.nvmlDeviceGetNvLinkState, handle(), 6)]", wheel) == [3, 3, "rc 3", 1, 2]
+
+
+@BOTH
+def test_clocks(make_node, wheel):
+    question = ("[[value(function, handle(), kind) for kind in (0, 1, 2, 3)] for function in"
+                " (n.nvmlDeviceGetClockInfo, n.nvmlDeviceGetMaxClockInfo, n.nvmlDeviceGetApplicationsClock, n.nvmlDeviceGetDefaultApplicationsClock)]")
+    assert make_node().booted().ask(question, wheel) == [
+        [345, 345, 2619, 765], [1980, 1980, 2619, 1545], [1980, 1980, 2619, "rc 3"], [1980, 1980, 2619, "rc 3"]]
+    newer = make_node("h200").booted()
+    assert newer.ask(question, wheel)[2:] == [["rc 3"] * 4] * 2
+    assert newer.ask("[rc(n.nvmlDeviceSetApplicationsClocks, handle(), 3201, 1980), rc(n.nvmlDeviceResetApplicationsClocks, handle())]", wheel) == [3, 3]
+
+
+@BOTH
+def test_violations(booted, wheel):
+    value_of(booted, "violation_thermal_ns", 7000)
+    value_of(booted, "violation_power_ns", 500)
+    assert booted.ask("[n.nvmlDeviceGetViolationStatus(handle(1), kind).violationTime for kind in (0, 1, 2, 3, 4, 5, 10)]", wheel) == [
+        500, 7000, 0, 0, 0, 0, 7500]
+    assert booted.ask("[n.nvmlDeviceGetFieldValues(handle(1), [kind])[0].value.ullVal for kind in (74, 75, 79)]", wheel) == [500, 7000, 0]
+    assert booted.ask("rc(n.nvmlDeviceGetViolationStatus, handle(1), 7)", wheel) == 2
+
+
+@BOTH
+def test_temperatures_are_absolute_or_margins(make_node, wheel):
+    question = ("[[value(n.nvmlDeviceGetTemperatureThreshold, handle(), kind) for kind in (0, 1, 2, 3)],"
+                " [(lambda item: item.value.siVal if item.nvmlReturn == 0 else 'rc %d' % item.nvmlReturn)(n.nvmlDeviceGetFieldValues(handle(), [kind])[0])"
+                "  for kind in (193, 194, 195, 196)], field(82)]")
+    assert make_node("a100-sxm").booted().ask(question, wheel) == [[92, 89, 95, 85], ["rc 3"] * 4, 42]
+    both = make_node().booted()
+    assert both.ask(question, wheel) == [[95, 92, 95, 87], [-8, -5, 0, 0], 42]
+    assert make_node("l4").booted().ask(question, wheel) == [[95, 92, "rc 3", 87], [-8, -5, "rc 3", 0], "rc 3"]
+    both.sim("inject", "set", "temperature_thresholds", "0")
+    assert both.ask(question, wheel) == [["rc 3"] * 4, [-8, -5, 0, 0], 42]
+
+
+def test_margin_temperature(make_node):
+    node = make_node().booted(NEW)
+    value_of(node, "temperature", 85)
+    assert node.ask("[n.nvmlDeviceGetMarginTemperature(handle(i)) for i in (0, 1)]") == [56, 2]
+
+
+@BOTH
+def test_pcie(booted, wheel):
+    value_of(booted, "pcie_gen_max", 4)
+    value_of(booted, "pcie_replay", 12)
+    assert booted.ask("[n.nvmlDeviceGetMaxPcieLinkGeneration(handle(1)), n.nvmlDeviceGetGpuMaxPcieLinkGeneration(handle(1)),"
+                      " n.nvmlDeviceGetPcieReplayCounter(handle(1)), field(94, 1)]", wheel) == [4, 5, 12, 12]
+
+
+@BOTH
+def test_errors_of_each_link(booted, wheel):
+    value_of(booted, "nvlink_recovery", "3:5 11:7")
+    value_of(booted, "nvlink_crc_flit", 2)
+    assert booted.ask("[[n.nvmlDeviceGetNvLinkErrorCounter(handle(1), link, counter) for counter in range(4)] for link in (0, 3, 11)]", wheel) == [
+        [0, 0, 2, 0], [0, 5, 2, 0], [0, 7, 2, 0]]
+    assert booted.ask("[field(162, 1, 3), field(162, 1, 4), field(59, 1), field(38, 1)]", wheel) == [5, 0, 12, 36]
+    assert booted.ask("[n.nvmlDeviceGetNvLinkVersion(handle(), 0), n.nvmlDeviceGetNvLinkRemoteDeviceType(handle(), 0)]"
+                      if wheel == wheels.VERSIONS[-1] else "[n.nvmlDeviceGetNvLinkVersion(handle(), 0), 2]", wheel) == [4, 2]
+
+
+def test_links_of_the_fifth_generation(make_node):
+    node = make_node("b200")
+    node.module(NEW, licence="Dual MIT/GPL")
+    node.kernel()
+    node.library(NEW)
+    node.sim("boot")
+    value_of(node, "nvlink_recovery", "3:5")
+    assert node.ask("[n.nvmlDeviceGetNvLinkVersion(handle(), 0), rc(n.nvmlDeviceGetNvLinkErrorCounter, handle(), 0, 1), field(215, 1, 3), field(215, 1, 4),"
+                    " field(162, 1, 3), rc(n.nvmlDeviceGetNvLinkRemotePciInfo, handle(), 0)]") == [5, 3, 5, 0, "rc 3", 3]
+
+
+def test_a_board_that_needs_the_open_modules(make_node):
+    node = make_node("b200").booted(NEW)
+    assert node.init_rc() == 9
+    assert "requires use of the NVIDIA open kernel modules" in node.sim("kmsg").stdout
+
+
+@BOTH
+def test_peers(booted, wheel):
+    value_of(booted, "p2p_broken_with", "2,5")
+    assert booted.ask("[[n.nvmlDeviceGetP2PStatus(handle(1), handle(other), kind) for kind in (0, 1, 2, 3)] for other in (0, 2, 5)]"
+                      " + [n.nvmlDeviceGetP2PStatus(handle(2), handle(1), 0)]", wheel) == [[0] * 4, [5] * 4, [5] * 4, 5]
+    value_of(booted, "p2p_broken", 1, gpu="7")
+    assert booted.ask("[n.nvmlDeviceGetP2PStatus(handle(0), handle(7), 0), n.nvmlDeviceGetP2PStatus(handle(0), handle(3), 0)]", wheel) == [5, 0]
+
+
+def test_fabric_in_every_version(make_node):
+    node = make_node().booted("570.172.08")
+    value_of(node, "fabric_cluster", "0123456789abcdef0123456789abcdef")
+    value_of(node, "fabric_clique", 7)
+    value_of(node, "fabric_health_mask", 0x155)
+    value_of(node, "fabric_health_summary", 2)
+    assert node.python("""
+lib = ctypes.CDLL('libnvidia-ml.so.1')
+n.nvmlInit()
+answers = []
+for version, offset in ((None, 0), (0x2000024, 4), (0x3000028, 4)):
+    call = "nvmlDeviceGetGpuFabricInfo" + ("V" if version else "")
+    raw = ctypes.create_string_buffer(64)
+    if version:
+        raw[:4] = version.to_bytes(4, "little")
+    code = getattr(lib, call)(handle(1), raw)
+    number = lambda at: int.from_bytes(raw.raw[at:at + 4], "little")
+    answers.append([code, raw.raw[offset:offset + 16].hex(), number(offset + 16), number(offset + 20), raw.raw[offset + 24],
+                    number(32) if version else None, raw.raw[36]])
+print(json.dumps(answers))
+""") == [[0, "0123456789abcdef" * 2, 0, 7, 3, None, 0], [0, "0123456789abcdef" * 2, 0, 7, 3, 0x155, 0], [0, "0123456789abcdef" * 2, 0, 7, 3, 0x155, 2]]
+
+
+@BOTH
+def test_identity_and_modes(booted, wheel):
+    assert booted.ask("[n.nvmlDeviceGetArchitecture(handle()), rc(n.nvmlDeviceValidateInforom, handle()), n.nvmlDeviceGetVirtualizationMode(handle()),"
+                      " n.nvmlDeviceGetPciInfo(handle()).pciSubSystemId, n.nvmlDeviceGetInforomConfigurationChecksum(handle()) > 0]", wheel) == [
+                          9, 0, 0, 0x16C110DE, True]
+
+
+# ---- values that change from call to call ----
+
+def test_a_counter_that_rises(booted):
+    value_of(booted, "ecc_vol_corr", "5++3")
+    question = "[n.nvmlDeviceGetTotalEccErrors(handle(1), 0, 0) for _ in range(2)] + [n.nvmlDeviceGetTotalEccErrors(handle(0), 0, 0)]"
+    assert booted.ask(question) == [5, 8, 0]
+    assert booted.ask(question) == [11, 14, 0]
+    value_of(booted, "nvlink_recovery", "4:5++1")
+    assert booted.ask("[n.nvmlDeviceGetNvLinkErrorCounter(handle(1), link, 1) for link in (4, 4, 4, 0)]") == [5, 6, 7, 0]
+
+
+def test_a_state_that_settles(booted):
+    value_of(booted, "fabric_state", "1*1,2*2,3")
+    assert booted.python("""
+n.nvmlInit()
+states = []
+for _ in range(5):
+    raw = ctypes.create_string_buffer(64)
+    ctypes.CDLL('libnvidia-ml.so.1').nvmlDeviceGetGpuFabricInfo(handle(1), raw)
+    states.append(raw.raw[24])
+print(json.dumps(states))
+""") == [1, 2, 2, 3, 3]

@@ -1,0 +1,87 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Settings of the simulated library: their limits, who may set them, and what becomes of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
+
+BOTH = pytest.mark.parametrize("wheel", wheels.VERSIONS)
+
+
+@BOTH
+@pytest.mark.parametrize("call, refused", [
+    ("n.nvmlDeviceSetPowerManagementLimit, handle(), 199999", 2), ("n.nvmlDeviceSetPowerManagementLimit, handle(), 700001", 2),
+    ("n.nvmlDeviceSetPowerManagementLimit, handle(), 200000", 0),
+    ("n.nvmlDeviceSetApplicationsClocks, handle(), 2619, 1981", 2), ("n.nvmlDeviceSetApplicationsClocks, handle(), 2620, 1980", 2),
+    ("n.nvmlDeviceSetApplicationsClocks, handle(), 2619, 1500", 0), ("n.nvmlDeviceResetApplicationsClocks, handle()", 0),
+    ("n.nvmlDeviceSetGpuLockedClocks, handle(), 1500, 1000", 2), ("n.nvmlDeviceSetGpuLockedClocks, handle(), 1500, 9000", 2),
+    ("n.nvmlDeviceSetGpuLockedClocks, handle(), 1, 1500", 2), ("n.nvmlDeviceSetGpuLockedClocks, handle(), 1000, 1500", 0),
+    ("n.nvmlDeviceResetGpuLockedClocks, handle()", 0),
+    ("n.nvmlDeviceSetComputeMode, handle(), 4", 2), ("n.nvmlDeviceSetComputeMode, handle(), 1", 3), ("n.nvmlDeviceSetComputeMode, handle(), 3", 0),
+    ("n.nvmlDeviceSetPersistenceMode, handle(), 2", 2), ("n.nvmlDeviceSetPersistenceMode, handle(), 1", 0),
+    ("n.nvmlDeviceSetEccMode, handle(), 2", 2), ("n.nvmlDeviceSetEccMode, handle(), 0", 0), ("n.nvmlDeviceClearEccErrorCounts, handle(), 2", 2),
+])
+def test_limits(booted, wheel, call, refused):
+    assert booted.ask("rc(%s)" % call, wheel) == refused
+    changed = [name for name in ("run/gpusim/settings.ini", "var/lib/gpusim/inforom.ini") if (booted.root / name).exists()]
+    assert bool(changed) is (refused == 0)
+
+
+def test_application_clocks(booted):
+    question = "[n.nvmlDeviceGetApplicationsClock(handle(1), kind) for kind in (0, 1, 2)]"
+    booted.ask("n.nvmlDeviceSetApplicationsClocks(handle(1), 2619, 1410)")
+    assert booted.ask(question) == [1410, 1410, 2619]
+    booted.ask("n.nvmlDeviceResetApplicationsClocks(handle(1))")
+    assert booted.ask(question) == [1980, 1980, 2619]
+
+
+def test_locked_clocks_show_in_the_clocks_only(booted):
+    question = "[n.nvmlDeviceGetClockInfo(handle(1), kind) for kind in (0, 1, 2)] + [n.nvmlDeviceGetMaxClockInfo(handle(1), 1)]"
+    booted.ask("n.nvmlDeviceSetGpuLockedClocks(handle(1), 1200, 1500)")
+    assert booted.ask(question) == [1200, 1200, 2619, 1980]
+    booted.ask("n.nvmlDeviceResetGpuLockedClocks(handle(1))")
+    assert booted.ask(question) == [345, 345, 2619, 1980]
+
+
+def test_what_a_driver_load_takes_and_what_it_leaves(booted):
+    booted.ask("[n.nvmlDeviceSetPowerManagementLimit(handle(1), 500000), n.nvmlDeviceSetApplicationsClocks(handle(1), 2619, 1410),"
+               " n.nvmlDeviceSetGpuLockedClocks(handle(1), 1200, 1500), n.nvmlDeviceSetComputeMode(handle(1), 3),"
+               " n.nvmlDeviceSetPersistenceMode(handle(1), 1), n.nvmlDeviceSetEccMode(handle(2), 0)]")
+    booted.sim("inject", "set", "ecc_vol_unc", "4", "--gpu", "1")
+    booted.sim("inject", "set", "ecc_agg_unc", "4", "--gpu", "1")
+    question = ("[n.nvmlDeviceGetPowerManagementLimit(handle(1)), n.nvmlDeviceGetApplicationsClock(handle(1), 1), n.nvmlDeviceGetClockInfo(handle(1), 1),"
+                " n.nvmlDeviceGetComputeMode(handle(1)), n.nvmlDeviceGetPersistenceMode(handle(1)), n.nvmlDeviceGetEccMode(handle(2)),"
+                " n.nvmlDeviceGetTotalEccErrors(handle(1), 1, 0), n.nvmlDeviceGetTotalEccErrors(handle(1), 1, 1)]")
+    assert booted.ask(question) == [500000, 1410, 1200, 3, 1, [1, 0], 4, 4]
+    booted.tool("modprobe", "-r", "nvidia_uvm", "nvidia_drm")
+    booted.tool("modprobe", "nvidia")
+    assert booted.ask(question) == [700000, 1980, 345, 0, 0, [0, 0], 0, 4]
+
+
+def test_clearing_error_counts(booted):
+    booted.write("var/lib/gpusim/inforom.ini", "[gpu 1]\necc_agg_unc = 3\n")
+    booted.write("run/gpusim/settings.ini", "[gpu 1]\necc_vol_unc = 2\n")
+    question = "[n.nvmlDeviceGetTotalEccErrors(handle(1), 1, counter) for counter in (0, 1)]"
+    assert booted.ask(question) == [2, 3]
+    booted.ask("n.nvmlDeviceClearEccErrorCounts(handle(1), 0)")
+    assert booted.ask(question) == [0, 3]
+    booted.ask("n.nvmlDeviceClearEccErrorCounts(handle(1), 1)")
+    assert booted.ask(question) == [0, 0]
+
+
+CALLS = ("n.nvmlDeviceSetPowerManagementLimit, handle(), 300000", "n.nvmlDeviceSetApplicationsClocks, handle(), 2619, 1410",
+         "n.nvmlDeviceResetApplicationsClocks, handle()", "n.nvmlDeviceSetGpuLockedClocks, handle(), 1000, 1500", "n.nvmlDeviceResetGpuLockedClocks, handle()",
+         "n.nvmlDeviceSetComputeMode, handle(), 3", "n.nvmlDeviceSetPersistenceMode, handle(), 1", "n.nvmlDeviceSetEccMode, handle(), 0",
+         "n.nvmlDeviceClearEccErrorCounts, handle(), 0", "n.nvmlDeviceSetMigMode, handle(), 1")
+
+
+@BOTH
+def test_who_may_set(booted, wheel):
+    booted.sim("inject", "set", "unprivileged", "1")
+    assert booted.ask("[%s]" % ", ".join("rc(%s)" % call for call in CALLS), wheel) == [4] * len(CALLS)
+    booted.sim("clear")
+    assert booted.ask("[%s]" % ", ".join("rc(%s)" % call for call in CALLS), wheel) == [0] * len(CALLS)

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_step import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger, owner, state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction, progress, refresh_report
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import failures, ledger, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction, owned_view, progress, refresh_report
 
 
 def words(arguments):
@@ -32,31 +34,47 @@ class ActionModule(RolloutAction):
             if told:
                 self.say(line)
             return {"progress": line}
-        book = ledger.Ledger(arguments["artifact_dir"], arguments["rollout_id"])
-        run = owner.require(book, self.controller())
-        with book.transaction() as transaction:
-            view = state.reduce(transaction.events)
-            state.require_in_flight(view, node)
+        book = self.book(arguments)
+        controller = self.controller()
+
+        def write(transaction):
+            view = owned_view(transaction, book, controller)
+            found = state.require_in_flight(view, node)
+            if arguments["name"]:
+                state.require_ticket(view, found, arguments["name"], ledger.timestamp())
             for name, document in arguments["documents"].items():
-                book.save(node, name, document)
-            for event, fields in self.events(arguments):
-                transaction.append(event, run=run, node=node, **fields)
-                state.apply(view, transaction.events[-1])
+                transaction.save(node, name, document)
+            for event, fields in self.events(arguments, found):
+                transaction.append(event, run=view.run, node=node, **fields)
             # When every node has failed Ansible runs no further play, so that the last node closes the run.
             if arguments["state"] and state.nothing_left(view):
-                transaction.append("end", run=run)
-        line = progress(view, node, words(arguments))
+                transaction.append("end", run=view.run)
+            return {
+                "progress": progress(view, node, words(arguments)),
+                "state": found.state,
+                "ticket": dataclasses.asdict(found.ticket) if found.ticket else None,
+            }
+
+        answer = book.transact(write)
         if told:
-            self.say(line)
+            self.say(answer["progress"])
         if arguments["state"]:
             refresh_report(book)
-        return {"progress": line, "state": view.nodes[node].state, "directory": book.path(node)}
+        return answer
 
     @staticmethod
-    def events(arguments):
+    def events(arguments, node):
         if arguments["failed"]:
-            yield "step_failed", {"reason": arguments["failed"]}
+            step = node.steps[-1].name if node.steps else ""
+            yield "step_failed", {
+                "reason": arguments["failed"],
+                "failure": state.failure_class(node),
+                "signature": failures.signature(step, arguments["failed"], arguments["failed_checks"], node.name),
+            }
         if arguments["name"]:
             yield "step", {"step": arguments["name"], "detail": arguments["detail"]}
         if arguments["state"]:
-            yield "state", {"state": arguments["state"], "reason": arguments["reason"]}
+            fields = {"state": arguments["state"], "reason": arguments["reason"]}
+            if arguments["state"] in state.FAILED:
+                fields.update(failure=state.LOST if arguments["state"] == "lost" else node.failure or state.failure_class(node))
+            yield "state", fields

@@ -47,3 +47,20 @@ attributes:
     description: Runs once for all hosts of a task.
     support: none
 """
+
+    # What every action of a rollout needs to find it.
+    ROLLOUT = r"""
+options:
+  artifact_dir:
+    description:
+      - Directory on the controller that keeps the reports and other artifacts of the rollouts, each in a directory of its own below C(rollouts/).
+    type: path
+    required: true
+  ledger:
+    description:
+      - The database of the ledgers as a URL of SQLAlchemy, such as C(sqlite:////var/lib/gpufleet-controller/ledger.sqlite) or
+        C(postgresql+psycopg://gpufleet@db.example.org/gpufleet). Passwords belong into the environment or into C(~/.pgpass), not into the URL.
+      - C(rollouts/ledger.sqlite) in O(artifact_dir) when empty. Several controllers that share one rollout need PostgreSQL.
+    type: str
+    default: ''
+"""

@@ -26,20 +26,16 @@ attributes:
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
   - gpufleet.lifecycle._attributes.controller_only
+  - gpufleet.lifecycle._attributes.rollout
 author:
   - gpufleet contributors (@gpufleet)
 options:
   rollout_id:
     description:
-      - The name of the rollout and of its directory under C(rollouts/) in O(artifact_dir).
+      - The name of the rollout.
       - The rollout that was planned last when empty.
     type: str
     default: ''
-  artifact_dir:
-    description:
-      - Directory on the controller that keeps the ledgers.
-    type: path
-    required: true
   end:
     description:
       - Close the run. Only the controller that runs the rollout may do that.
@@ -92,6 +88,7 @@ from ansible.module_utils.basic import AnsibleModule
 ARGUMENT_SPEC = dict(
     rollout_id=dict(type="str", default=""),
     artifact_dir=dict(type="path", required=True),
+    ledger=dict(type="str", default=""),
     end=dict(type="bool", default=False),
     fail_unless_complete=dict(type="bool", default=True),
     dest=dict(type="path"),

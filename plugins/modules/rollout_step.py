@@ -13,7 +13,7 @@ short_description: Record a step of a node before it is taken
 version_added: 0.1.0
 description:
   - Closes the open step of the node and opens the next one in the ledger, on disk before the task after it runs, and prints a line of progress.
-  - Refuses when the node has no leave of M(gpufleet.lifecycle.rollout_gate) in this run, or when the rollout belongs to another controller.
+  - Refuses when the node has no live ticket of M(gpufleet.lifecycle.rollout_gate) for the phase of the step, or when the rollout belongs to another controller.
   - With O(state) it closes the node, frees its slot, and writes the report anew.
 attributes:
   check_mode:
@@ -25,20 +25,16 @@ attributes:
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
   - gpufleet.lifecycle._attributes.controller_only
+  - gpufleet.lifecycle._attributes.rollout
 author:
   - gpufleet contributors (@gpufleet)
 options:
   rollout_id:
     description:
-      - The name of the rollout and of its directory under C(rollouts/) in O(artifact_dir).
+      - The name of the rollout.
       - Needed unless O(mode=none).
     type: str
     default: ''
-  artifact_dir:
-    description:
-      - Directory on the controller that keeps the ledgers.
-    type: path
-    required: true
   node:
     description:
       - The node; the host of the task when not given.
@@ -55,6 +51,7 @@ options:
     type: str
     choices:
       - evidence
+      - prestage
       - drain
       - stop
       - install
@@ -76,11 +73,17 @@ options:
       - Close the open step as failed, with this reason. It stays the reason of the node unless O(reason) says another.
     type: str
     default: ''
+  failed_checks:
+    description:
+      - The ids of the health checks that failed, with O(failed). Two nodes that fail the same ones fail alike, which stops the rollout.
+    type: list
+    elements: str
+    default: []
   state:
     description:
-      - How the node ended.
+      - How the node ended. V(pending) is for a node that was drained and may not go down after all.
     type: str
-    choices: [done, failed, rolled_back, quarantined, lost, skipped]
+    choices: [done, failed, rolled_back, quarantined, lost, skipped, pending]
   reason:
     description:
       - Why it ended so.
@@ -88,7 +91,7 @@ options:
     default: ''
   documents:
     description:
-      - Documents to keep beside the ledger, as JSON files in the directory of the node, by their name without suffix.
+      - Documents to keep in the ledger, by their names.
     type: dict
     default: {}
 seealso:
@@ -122,10 +125,10 @@ state:
   description: The state of the node afterwards.
   returned: success, with the ledger
   type: str
-directory:
-  description: Where the documents of the node are kept on the controller.
+ticket:
+  description: The ticket under which the step was opened; null when the node ended.
   returned: success, with the ledger
-  type: str
+  type: dict
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -133,12 +136,14 @@ from ansible.module_utils.basic import AnsibleModule
 ARGUMENT_SPEC = dict(
     rollout_id=dict(type="str", default=""),
     artifact_dir=dict(type="path", required=True),
+    ledger=dict(type="str", default=""),
     node=dict(type="str"),
     mode=dict(type="str", choices=["ledger", "none"], default="ledger"),
     name=dict(
         type="str",
         choices=[
             "evidence",
+            "prestage",
             "drain",
             "stop",
             "install",
@@ -154,7 +159,8 @@ ARGUMENT_SPEC = dict(
     ),
     detail=dict(type="str", default=""),
     failed=dict(type="str", default=""),
-    state=dict(type="str", choices=["done", "failed", "rolled_back", "quarantined", "lost", "skipped"]),
+    failed_checks=dict(type="list", elements="str", default=[]),
+    state=dict(type="str", choices=["done", "failed", "rolled_back", "quarantined", "lost", "skipped", "pending"]),
     reason=dict(type="str", default=""),
     documents=dict(type="dict", default={}),
 )

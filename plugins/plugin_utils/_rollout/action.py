@@ -9,15 +9,20 @@ Private to the collection: it may change at any time.
 from __future__ import annotations
 
 import os
+import time
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger, owner, plan, report, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import files, ledger, limits, owner, plan, report, state, store, windows
 
 display = Display()
 
-EXPECTED = (ledger.LedgerError, owner.OwnerError, plan.PlanError, state.StateError, OSError)
+EXPECTED = (
+    ledger.LedgerError, limits.LimitError, owner.OwnerError, plan.PlanError, state.StateError, store.StoreError, windows.WindowError, OSError,
+)
+# A report of many nodes takes a while to write; it is not written anew more often than this while the rollout runs.
+LARGE, REPORT_S = 200, 30.0
 
 
 class RolloutAction(ActionBase):
@@ -25,6 +30,7 @@ class RolloutAction(ActionBase):
 
     TRANSFERS_FILES = False
     ARGUMENT_SPEC: dict = {}
+    EXPECTED = EXPECTED
     _requires_connection = False
     _supports_check_mode = True
     _supports_async = False
@@ -34,13 +40,17 @@ class RolloutAction(ActionBase):
         dummy, arguments = self.validate_argument_spec(argument_spec=self.ARGUMENT_SPEC)
         try:
             result.update(self.act(arguments, task_vars or {}))
-        except EXPECTED as exc:
+        except self.EXPECTED as exc:
             result.update(failed=True, msg=str(exc))
         result.setdefault("changed", False)
         return result
 
     def act(self, arguments, task_vars):
         raise NotImplementedError
+
+    @staticmethod
+    def book(arguments, rollout_id=None):
+        return ledger.Ledger(arguments["artifact_dir"], arguments["rollout_id"] if rollout_id is None else rollout_id, arguments["ledger"])
 
     @property
     def check(self):
@@ -56,17 +66,30 @@ class RolloutAction(ActionBase):
         display.display(line)
 
 
-def refresh_report(book, ended=False):
+def owned_view(transaction, book, controller):
+    """The view of a rollout that this controller runs; anybody else is refused."""
+    run = owner.require(transaction, book.rollout_id, controller)
+    if transaction.view.run != run:
+        raise owner.OwnerError("Rollout %s was planned again meanwhile; this run may not go on with it." % book.rollout_id)
+    return transaction.view
+
+
+def refresh_report(book, ended=False, now=False):
     """Write the report as it stands, so that it is there whatever happens next."""
-    with ledger.locked(book.path("report.lock")):
-        view = state.reduce(book.read())
+    path = book.path("report.json")
+    with files.locked(book.path("report.lock")):
+        if not now and not ended:
+            total = book.look(lambda view: sum(view.nodes.count().values()))
+            if total >= LARGE and os.path.exists(path) and time.time() - os.stat(path).st_mtime < REPORT_S:
+                return None
+        view = book.view()
         doc = report.document(view, ended or view.finished is not None)
-        ledger.write_json(book.path("report.json"), doc)
-        ledger.write_file(book.path("report.md"), report.markdown(doc))
+        files.write_json(path, doc)
+        files.write_file(book.path("report.md"), report.markdown(doc))
     return doc
 
 
 def progress(view, node, text):
     """C([3/4] gpu-r1-2: install)."""
-    position = view.position(node)
-    return "[%s/%d] %s: %s" % (position if position else "-", len(view.order), node, text)
+    found = view.nodes.get(node)
+    return "[%s/%d] %s: %s" % (found.went if found is not None and found.went else "-", view.total, node, text)

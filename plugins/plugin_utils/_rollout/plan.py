@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import heapq
 import json
 import re
 import typing as t
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, state
 
 VERSION = re.compile(r"[0-9]+(\.[0-9]+){1,3}")
 
@@ -32,7 +33,8 @@ class Probe:
     version: t.Optional[str] = None
     quarantined: str = ""  # the reason in its quarantine marker
     error: str = ""
-    domain: str = ""
+    domains: t.Dict[str, str] = dataclasses.field(default_factory=dict)
+    stratum: str = ""  # what one canary can speak for: GPU model, kernel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +49,10 @@ class Plan:
     def suspects(self):
         return [name for name in self.order if self.nodes[name].get("suspect")]
 
+    @property
+    def canaries(self):
+        return [name for name in self.order if self.nodes[name].get("canary")]
+
 
 def natural(name):
     """gpu-2 before gpu-10."""
@@ -60,21 +66,21 @@ def round_robin(names, domain_of):
         queues.setdefault(domain_of(name), []).append(name)
     lanes = [queues[domain] for domain in sorted(queues, key=natural)]
     order = []
-    while any(lanes):
-        for lane in lanes:
-            if lane:
-                order.append(lane.pop(0))
+    for turn in range(max((len(lane) for lane in lanes), default=0)):
+        order.extend(lane[turn] for lane in lanes if turn < len(lane))
     return order
 
 
 def digest(target, order, nodes, policy):
-    document = {"target": target, "order": order, "nodes": {name: [nodes[name]["from"], nodes[name]["to"]] for name in order}, "policy": policy}
+    """What an approval is bound to: who goes, in which order, from what to what, and under which limits."""
+    rules = {key: value for key, value in policy.items() if key != "approved"}
+    document = {"target": target, "order": order, "nodes": {name: [nodes[name]["from"], nodes[name]["to"]] for name in order}, "policy": rules}
     return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode("utf-8")).hexdigest()
 
 
 def _place(probe, to_version, before):
     """What the plan says of one node."""
-    entry = {"from": probe.version, "to": to_version, "domain": probe.domain, "state": "pending", "reason": ""}
+    entry = {"from": probe.version, "to": to_version, "domains": dict(probe.domains), "state": "pending", "reason": ""}
     if not probe.reachable:
         entry.update(state="lost", reason="did not answer before the rollout: %s" % (probe.error or "unreachable"))
     elif probe.quarantined:
@@ -93,63 +99,158 @@ def _place(probe, to_version, before):
         entry.update(state="done" if done else "skipped", reason="" if done else "already at %s" % to_version)
         if done:
             entry["from"] = before.from_version
+    if entry["state"] in state.FAILED:
+        entry["failure"] = state.SICK  # it was so before this rollout touched anything
     return entry
 
 
-def build(target, probes, policy, previous=None, canaries=(), targets=None):
-    """Make the plan.
-
-    C(target) is one version for all; C(targets) gives each node its own instead, as a rollback does. C(previous) is the view of the
-    same rollout before this run.
-    """
-    if not probes:
-        raise PlanError("The list of nodes is empty: check the inventory group, the hosts variable of the playbook and --limit. Nothing was changed.")
-    names = [probe.name for probe in probes]
-    doubled = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) != len(names) else []
-    if doubled:
-        raise PlanError("Nodes are named twice: %s." % ", ".join(doubled))
+def _wanted(target, targets, names):
+    """The version of each node; refuses what is none."""
     wanted = {name: (targets or {}).get(name) or target for name in names}
     for name in names:
         if not VERSION.fullmatch(wanted[name] or ""):
             if not wanted[name]:
                 raise PlanError("No driver version is given for %s: set nvidia_driver_version (or rollout_version), such as 535.261.03." % name)
             raise PlanError("The driver version of %s is %r; expected digits and dots, such as 535.261.03." % (name, wanted[name]))
-    strangers = sorted(set(canaries) - set(names))
+    return wanted
+
+
+def _canaries(named, per_stratum, pending, probes):
+    """Those that were named, then so many more of each stratum until every one is spoken for."""
+    chosen = [name for name in named if name in pending]
+    if per_stratum:
+        spoken = {}
+        for name in chosen:
+            spoken[probes[name].stratum] = spoken.get(probes[name].stratum, 0) + 1
+        for name in pending:
+            stratum = probes[name].stratum
+            if name not in chosen and spoken.get(stratum, 0) < per_stratum:
+                spoken[stratum] = spoken.get(stratum, 0) + 1
+                chosen.append(name)
+    return chosen
+
+
+def build(target, probes, policy, previous=None, canaries=(), targets=None, canaries_per_stratum=0):
+    """Make the plan.
+
+    C(target) is one version for all; C(targets) gives each node its own instead, as a rollback does. C(previous) is the view of the
+    same rollout before this run. C(policy) is what limits.complete gives.
+    """
+    if not probes:
+        raise PlanError("The list of nodes is empty: check the inventory group, the hosts variable of the playbook and --limit. Nothing was changed.")
+    by_name = {probe.name: probe for probe in probes}
+    if len(by_name) != len(probes):
+        names = [probe.name for probe in probes]
+        raise PlanError("Nodes are named twice: %s." % ", ".join(sorted({name for name in names if names.count(name) > 1})))
+    wanted = _wanted(target, targets, list(by_name))
+    strangers = sorted(set(canaries) - set(by_name))
     if strangers:
         raise PlanError("Canaries that are not among the nodes of this rollout: %s." % ", ".join(strangers))
-    for key in ("max_down", "failure_budget"):
-        if policy[key] < 1:
-            raise PlanError("rollout_%s is %d; expected 1 or more, otherwise no node could ever start." % (key, policy[key]))
 
     nodes = {}
     for probe in sorted(probes, key=lambda one: natural(one.name)):
         nodes[probe.name] = _place(probe, wanted[probe.name], previous.nodes.get(probe.name) if previous else None)
     suspects = [name for name in nodes if nodes[name].get("suspect")]
     pending = [name for name in nodes if nodes[name]["state"] == "pending" and name not in suspects]
-    first = [name for name in canaries if name in pending]
-    rest = round_robin([name for name in pending if name not in first], lambda name: nodes[name]["domain"])
-    order = suspects + first + rest
+    for key in policy["domain_caps"]:
+        homeless = [name for name in suspects + pending if not nodes[name]["domains"].get(key)]
+        if homeless:
+            raise PlanError("rollout_domain_caps limits the nodes of one %s, and it is not known of %s: give it in gpufleet_domains, or by a group." % (
+                key, limits.listed(homeless)))
+    spread = next(iter(sorted(policy["domain_caps"], key=lambda key: (policy["domain_caps"][key], key))), None)
+    keys = sorted({key for name in pending for key in nodes[name]["domains"]})
+    spread = spread or ("rack" if "rack" in keys else keys[0] if keys else None)
+    rest = round_robin(pending, lambda name: nodes[name]["domains"].get(spread, "") if spread else "")
+    first = _canaries(canaries, canaries_per_stratum, rest, by_name)
+    for name in first:
+        nodes[name]["canary"] = True
+    order = suspects + first + [name for name in rest if name not in set(first)]
     shown = target or ", ".join(sorted(set(wanted.values()), key=natural))
     return Plan(shown, order, nodes, dict(policy), digest(shown, order, nodes, policy))
 
 
-def describe(plan, rollout_id):
+def estimate(plan, node_s):
+    """(lower bound, expected) seconds of the part in which nodes go, each taking NODE_S: what the slots alone cost, and with canaries
+    first, growth and caps of failure domains.
+    """
+    if not plan.order:
+        return 0, 0
+    policy = plan.policy
+    slots = max(1, policy["max_down"] - policy["broken_elsewhere"])
+    bound = max(node_s, -(-len(plan.order) // slots) * node_s)
+    size = slots if policy["growth_start"] is None else min(slots, policy["growth_start"])
+    waiting, canaries = list(plan.order), set(plan.canaries)
+    running: t.List[t.Tuple[float, str]] = []
+    clock = 0.0
+    left = len(canaries)
+    while waiting or running:
+        held: t.Dict[t.Tuple[str, str], int] = {}
+        for dummy, name in running:
+            for item in plan.nodes[name]["domains"].items():
+                held[item] = held.get(item, 0) + 1
+        skipped = []
+        while waiting and len(running) < size:
+            name = waiting.pop(0)
+            places = plan.nodes[name]["domains"]
+            barred = left and name not in canaries and not plan.nodes[name].get("suspect")
+            if barred or any(held.get((key, places.get(key)), 0) >= cap for key, cap in policy["domain_caps"].items()):
+                skipped.append(name)
+                if barred or len(skipped) > 4 * size:
+                    break
+                continue
+            for item in places.items():
+                held[item] = held.get(item, 0) + 1
+            heapq.heappush(running, (clock + node_s, name))
+        waiting[:0] = skipped
+        clock, name = heapq.heappop(running)
+        left -= name in canaries
+        if policy["growth_start"] is not None:
+            size = min(slots, size + policy["growth_step"])
+    return bound, int(round(clock))
+
+
+def _limits(policy):
+    """The limits in words."""
+    words = ["at most %d down at a time" % policy["max_down"]]
+    if policy["max_draining"] != policy["max_down"]:
+        words.append("%d draining" % policy["max_draining"])
+    words += ["%d of one %s" % (cap, key) for key, cap in sorted(policy["domain_caps"].items())]
+    if policy["growth_start"] is not None:
+        words.append("beginning with %d" % policy["growth_start"])
+    words.append("stop at %d failed" % policy["failure_budget"])
+    if policy["failure_percent"] is not None:
+        words.append("or more than %g %%" % policy["failure_percent"])
+    return ", ".join(words)
+
+
+def span(seconds):
+    """Seconds as people read them."""
+    if seconds < 60:
+        return "%d s" % seconds
+    if seconds < 3600:
+        return "%d min" % round(seconds / 60.0)
+    return "%d h %02d min" % divmod(round(seconds / 60.0), 60)
+
+
+def describe(plan, rollout_id, node_s=0):
     """The plan in lines for people."""
     policy = plan.policy
-    lines = [
-        "Rollout %s: %d of %d nodes to %s, at most %d down at a time, stop at %d failed (plan %s)"
-        % (rollout_id, len(plan.order), len(plan.nodes), plan.target, policy["max_down"], policy["failure_budget"], plan.sha256[:12])
-    ]
+    lines = ["Rollout %s: %d of %d nodes to %s, %s (plan %s)" % (
+        rollout_id, len(plan.order), len(plan.nodes), plan.target, _limits(policy), plan.sha256[:12])]
+    if node_s and plan.order:
+        bound, expected = estimate(plan, node_s)
+        lines.append("  about %s at %s a node; the slots alone cost %s" % (span(expected), span(node_s), span(bound)))
     for number, name in enumerate(plan.order, start=1):
         node = plan.nodes[name]
         lines.append(
-            "  %d. %s%s: driver %s -> %s%s"
+            "  %d. %s%s: driver %s -> %s%s%s"
             % (
                 number,
                 name,
-                " (%s)" % node["domain"] if node["domain"] else "",
+                " (%s)" % ", ".join(node["domains"].values()) if node["domains"] else "",
                 node["from"] or "unknown",
                 node["to"],
+                ", canary" if node.get("canary") else "",
                 ", was in flight when its controller died" if node.get("suspect") else "",
             )
         )

@@ -31,7 +31,7 @@ def document(view, ended):
                 "reason": node.reason,
                 "steps": [{"name": step.name, "started": step.started, "finished": step.finished, "status": step.status} for step in node.steps],
             }
-            for node in view.nodes.values()
+            for node in view.nodes.everything()
         },
     }
 

@@ -12,8 +12,10 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -25,11 +27,13 @@ REAL = (
     "meta",
     "playbooks",
     "roles/gpu_node_upgrade",
+    "plugins/action/rollout_control.py",
     "plugins/action/rollout_gate.py",
     "plugins/action/rollout_plan.py",
     "plugins/action/rollout_report.py",
     "plugins/action/rollout_step.py",
     "plugins/doc_fragments",
+    "plugins/modules/rollout_control.py",
     "plugins/modules/rollout_gate.py",
     "plugins/modules/rollout_plan.py",
     "plugins/modules/rollout_report.py",
@@ -69,6 +73,7 @@ class Fleet:
         systemctl.write_text('#!/bin/sh\nexec "%s" "%s" "$@"\n' % (sys.executable, HERE / "stub" / "systemctl.py"))
         systemctl.chmod(0o755)
         self.names = []
+        self.variables = {}  # more variables of a node, by its name
 
     @staticmethod
     def link(source, target):
@@ -91,12 +96,21 @@ class Fleet:
     def change(self, name, **fields):
         self.write(name, dict(self.read(name), **fields))
 
+    def states(self, rollout_id):
+        """What the report says of every node now."""
+        try:
+            report = json.loads((self.artifacts / "rollouts" / rollout_id / "report.json").read_text())
+        except FileNotFoundError:
+            return {}
+        return {name: node["state"] for name, node in report["nodes"].items()}
+
     def touched(self):
         return [name for name in self.names if self.read(name)["log"]]
 
     def inventory(self):
         hosts = {
             name: {
+                **self.variables.get(name, {}),
                 "ansible_connection": "gpufleet.lifecycle.stubnode",
                 "ansible_python_interpreter": sys.executable,
                 "ansible_become": False,
@@ -119,7 +133,30 @@ class Fleet:
         path.write_text(json.dumps({"all": {"children": {"gpu_nodes": {"hosts": hosts}}, "vars": variables}}))
         return path
 
-    def start(self, playbook, *arguments, **extra):
+    def step_through(self, playbook, decide):
+        """Run it with --step and answer what DECIDE(task) says; the tasks that were asked about, and the answers."""
+        process = self.start(playbook, "--step", stdin=subprocess.PIPE)
+        asked = []
+        try:
+            deadline = time.monotonic() + 240
+            while process.poll() is None and time.monotonic() < deadline:
+                process.log.seek(0)
+                prompts = re.findall(r"Perform task: TASK: (.*?) (?:on \S+ )?\(N\)o/\(y\)es/\(c\)ontinue: ", process.log.read())
+                # Every prompt is printed once more, as a banner, when it was answered.
+                if len(prompts) == 2 * len(asked) + 1:
+                    asked.append((prompts[-1], decide(prompts[-1])))
+                    process.stdin.write(asked[-1][1].encode() + b"\n")
+                    process.stdin.flush()
+                time.sleep(0.05)
+            assert process.poll() is not None, "it did not come to an end"
+        finally:
+            process.kill()
+            process.wait()
+            process.stdin.close()
+            process.log.close()
+        return asked
+
+    def start(self, playbook, *arguments, stdin=subprocess.DEVNULL, **extra):
         environment = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
         environment.update(
             ANSIBLE_COLLECTIONS_PATH=str(self.directory / "collections"),
@@ -138,7 +175,7 @@ class Fleet:
         for key, value in extra.items():
             command += ["-e", json.dumps({key: value})]
         log = open(self.directory / "output", "w+", encoding="utf-8")
-        process = subprocess.Popen(command + list(arguments), env=environment, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(command + list(arguments), env=environment, stdout=log, stderr=subprocess.STDOUT, stdin=stdin)
         process.log = log
         return process
 

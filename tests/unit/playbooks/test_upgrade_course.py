@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import time
 
+import pytest
+
 OLD, NEW = "1.0.1", "2.0.1"
 ALL_STEPS = ["evidence", "drain", "stop", "install", "prove", "reboot", "validate", "return"]
 
@@ -246,3 +248,88 @@ def test_rollback_takes_named_nodes_to_the_version_that_was_recorded(fleet):
     shown = fleet.run("report", rollout_id="upgrade-" + NEW, rollout_report_dir=str(fleet.directory / "shown"))
     assert shown.rc == 0 and "complete: 2 done, target 2.0.1" in shown.output
     assert sorted(path.name for path in (fleet.directory / "shown").iterdir()) == ["report.json", "report.md"]
+
+
+def test_an_operator_steers_a_rollout_while_it_runs(fleet):
+    fleet.add("a1", waits_in_install=True)
+    for name in ("a2", "a3"):
+        fleet.add(name)
+    process = fleet.start("upgrade")
+    try:
+        wait_for(lambda: "waits" in fleet.read("a1")["log"])
+        assert fleet.run("rollout_control", rollout_verb="skip", rollout_nodes=["a1"], rollout_reason="x").rc == 2, "it is down"
+        assert fleet.run("rollout_control", rollout_verb="skip", rollout_nodes=["a2"], rollout_reason="its user needs it").rc == 0
+        paused = fleet.run("rollout_control", rollout_verb="pause", rollout_reason="look at a1 first", rollout_user="kim")
+        assert paused.rc == 0 and "paused by kim: look at a1 first" in paused.output and "run by process %d" % process.pid in paused.output
+        fleet.change("a1", waits_in_install=False)
+        wait_for(lambda: fleet.read("a1")["loaded"] == NEW and fleet.states("upgrade-" + NEW).get("a1") == "done")
+        time.sleep(2)
+        assert fleet.touched() == ["a1"]
+        assert fleet.run("rollout_control", rollout_verb="break_lock", rollout_reason="x").rc == 2, "its controller lives"
+        assert fleet.run("rollout_control", rollout_verb="resume", rollout_reason="a1 is fine", rollout_user="kim").rc == 0
+        process.wait(timeout=120)
+    finally:
+        process.kill()
+        process.wait()
+        process.log.close()
+    assert process.returncode == 0
+    assert fleet.states("upgrade-" + NEW) == {"a1": "done", "a2": "skipped", "a3": "done"}
+    assert fleet.touched() == ["a1", "a3"]
+
+
+def test_a_node_that_was_drained_in_vain_is_pending_again(fleet):
+    """It drains ahead of its slot, and before the slot is free the budget is spent."""
+    fleet.add("a1", cannot_install=[NEW], slow_s=4)
+    fleet.add("a2")
+    result = fleet.run("upgrade", rollout_max_draining=2)
+    assert result.rc == 2
+    assert result.states == {"a1": "rolled_back", "a2": "pending"}
+    assert fleet.touched() == ["a1"]
+    assert result.report["nodes"]["a2"]["reason"].startswith("drained, and not taken down: the failure budget of 1 is spent by a1")
+    assert [step["name"] for step in result.report["nodes"]["a2"]["steps"]] == ["evidence", "drain"]
+
+
+def test_nothing_starts_without_approval_of_exactly_this_plan(fleet):
+    fleet.add("a1")
+    first = fleet.run("upgrade", rollout_require_approval=True)
+    assert first.rc == 2 and fleet.touched() == []
+    approve = first.output.split("rollout_approve=")[1].split()[0]
+    other = fleet.run("upgrade", rollout_require_approval=True, rollout_approve=approve, rollout_failure_budget=2)
+    assert other.rc == 2 and fleet.touched() == [], "another budget is another plan"
+    assert fleet.run("upgrade", rollout_require_approval=True, rollout_approve=approve).rc == 0
+    assert fleet.touched() == ["a1"]
+
+
+def test_one_node_of_a_rack_at_a_time_and_the_same_failure_twice_is_the_changes_fault(fleet):
+    for name, rack in (("a1", "r1"), ("a2", "r1"), ("b1", "r2"), ("b2", "r2"), ("c1", "r3")):
+        fleet.add(name, sick_with=[NEW])
+        fleet.variables[name] = {"gpufleet_domains": {"rack": rack}}
+    result = fleet.run("upgrade", rollout_max_down=2, rollout_failure_budget=9, rollout_domain_caps={"rack": 1})
+    assert result.rc == 2
+    assert result.states == {"a1": "rolled_back", "a2": "pending", "b1": "rolled_back", "b2": "pending", "c1": "pending"}
+    assert "a1, b1 failed in the same way (validate: " in result.output and "so the change is to blame and not the nodes" in result.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--start-at-task", "Install the driver"],
+        ["--start-at-task", "Stop what holds the GPUs"],
+        ["--tags", "nvidia_driver_install"],
+        ["--tags", "never,always"],
+        ["--skip-tags", "always,untagged"],
+        ["--skip-tags", "all"],
+    ],
+)
+def test_no_option_of_ansible_slips_past_the_gate(fleet, arguments):
+    fleet.add("a1")
+    fleet.run("upgrade", *arguments)
+    assert fleet.touched() == [] and fleet.read("a1")["loaded"] == OLD
+
+
+def test_going_task_by_task_slips_past_nothing(fleet):
+    """--step asks before every task; whoever declines the gate alone gets nowhere."""
+    fleet.add("a1")
+    asked = fleet.step_through("upgrade", lambda task: "n" if task.rpartition(" : ")[2].startswith("Ask for leave") else "y")
+    assert [answer for task, answer in asked].count("n") >= 1
+    assert fleet.touched() == [] and fleet.read("a1")["loaded"] == OLD

@@ -7,19 +7,19 @@ import json
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import plan, report, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, plan, report, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.plan import Probe
 
-POLICY = {"max_down": 1, "failure_budget": 1}
+POLICY = limits.complete({}, 10)
 
 
 def probes(*names, **fields):
-    return [Probe(name, version=fields.get("version", "1.0"), domain="rack_%s" % name.split("-")[1]) for name in names]
+    return [Probe(name, version=fields.get("version", "1.0"), domains={"rack": "rack_%s" % name.split("-")[1]}) for name in names]
 
 
 def before(name, value, from_version="1.0", to_version="2.0"):
     view = state.Rollout()
-    view.nodes[name] = state.Node(name, state=value, from_version=from_version, to_version=to_version)
+    view.nodes.put(state.Node(name, state=value, from_version=from_version, to_version=to_version))
     return view
 
 
@@ -76,8 +76,7 @@ def test_nodes_left_in_flight_go_first_whatever_is_on_them(value, version, error
         (dict(target="535.1.1-1", probes=[Probe("a")]), "expected digits and dots"),
         (dict(target="2.0", probes=[Probe("a"), Probe("a")]), "named twice: a"),
         (dict(target="2.0", probes=[Probe("a")], canaries=["b"]), "not among the nodes of this rollout: b"),
-        (dict(target="2.0", probes=[Probe("a")], policy={"max_down": 0, "failure_budget": 1}), "rollout_max_down is 0"),
-        (dict(target="2.0", probes=[Probe("a")], policy={"max_down": 1, "failure_budget": 0}), "rollout_failure_budget is 0"),
+        (dict(target="2.0", probes=[Probe("a", version="1.0")], policy=limits.complete({"domain_caps": {"psu": 1}}, 1)), "one psu, and it is not known of a"),
         (dict(target="", targets={"a": "1.0"}, probes=[Probe("a"), Probe("b")]), "given for b"),
     ],
 )
@@ -106,10 +105,50 @@ def test_the_digest_tells_plans_apart_and_nothing_else():
 
 
 def test_ten_thousand_nodes_are_planned_in_seconds_and_none_is_forgotten():
-    found = [Probe("gpu-%d-%d" % (rack, number), version="1.0", domain="rack_%d" % rack) for rack in range(100) for number in range(100)]
+    found = [Probe("gpu-%d-%d" % (rack, number), version="1.0", domains={"rack": "rack_%d" % rack}) for rack in range(100) for number in range(100)]
     made = plan.build("2.0", found, POLICY)
     assert sorted(made.order) == sorted(probe.name for probe in found)
-    assert len({made.nodes[name]["domain"] for name in made.order[:100]}) == 100
+    assert len({made.nodes[name]["domains"]["rack"] for name in made.order[:100]}) == 100
+
+
+def test_canaries_of_every_stratum_beside_those_that_were_named():
+    found = [Probe("n%d" % number, version="1.0", domains={"rack": "r%d" % (number // 4)}, stratum="h100" if number % 4 else "a100") for number in range(8)]
+    made = plan.build("2.0", found, POLICY, canaries=["n6"], canaries_per_stratum=1)
+    assert made.canaries == ["n6", "n0"], "n6 speaks for the h100"
+    assert made.order[:2] == ["n6", "n0"] and sorted(made.order) == sorted(probe.name for probe in found)
+    two = plan.build("2.0", found, POLICY, canaries_per_stratum=2)
+    assert [two.nodes[name]["canary"] for name in two.canaries] == [True] * 4
+
+
+def test_neighbours_in_the_order_share_no_domain_of_the_tightest_cap():
+    found = [Probe("n%02d" % number, version="1.0", domains={"rack": "r%d" % (number % 2), "island": "i%d" % (number // 4)}) for number in range(12)]
+    made = plan.build("2.0", found, limits.complete({"domain_caps": {"island": 1, "rack": 2}}, 12))
+    islands = [made.nodes[name]["domains"]["island"] for name in made.order]
+    assert all(len(set(islands[number:number + 3])) == 3 for number in range(0, 12, 3))
+
+
+@pytest.mark.parametrize(
+    "count, policy, canaries, expected",
+    [
+        (10, {}, 0, (1000, 1000)),
+        (10, {"max_down": 5}, 0, (200, 200)),
+        (1, {"max_down": 5}, 0, (100, 100)),
+        (10, {"max_down": 5}, 1, (200, 300)),  # the canary alone, then nine by five
+        (8, {"max_down": 8, "domain_caps": {"rack": 1}}, 0, (100, 400)),  # two racks
+        (7, {"max_down": 4, "growth_start": 1}, 0, (200, 300)),  # 1, 2, 4
+        (4, {"max_down": 3, "broken_elsewhere": 1}, 0, (200, 200)),
+        (0, {}, 0, (0, 0)),
+    ],
+)
+def test_how_long_it_will_take(count, policy, canaries, expected):
+    found = [Probe("n%02d" % number, version="1.0", domains={"rack": "r%d" % (number % 2)}) for number in range(count)] or [Probe("x", version="2.0")]
+    made = plan.build("2.0", found, limits.complete(policy, 10), canaries=[probe.name for probe in found[:canaries]])
+    assert plan.estimate(made, 100) == expected
+
+
+def test_an_approval_does_not_change_what_is_approved():
+    found = probes("a-r1")
+    assert plan.build("2.0", found, dict(POLICY, approved="x")).sha256 == plan.build("2.0", found, POLICY).sha256
 
 
 def test_the_plan_for_people():
@@ -121,12 +160,12 @@ def test_the_plan_for_people():
 
 def view():
     made = state.Rollout("x", "r", "2.0", "2026-01-01T00:00:00.000Z", "2026-01-01T01:02:03.000Z")
-    made.nodes["a"] = state.Node("a", state="done", from_version="1.0", to_version="2.0")
-    made.nodes["a"].steps = [
+    a = state.Node("a", state="done", from_version="1.0", to_version="2.0")
+    a.steps = [
         state.Step("install", "2026-01-01T00:00:00.000Z", "2026-01-01T00:00:30.000Z", "ok"),
         state.Step("return", "2026-01-01T00:00:30.000Z", "2026-01-01T00:01:05.000Z", "ok"),
     ]
-    made.nodes["b"] = state.Node("b", state="rolled_back", from_version="1.0", to_version="2.0", reason="GPU 3 | is\ngone")
+    made.nodes.replace([a, state.Node("b", state="rolled_back", from_version="1.0", to_version="2.0", reason="GPU 3 | is\ngone")])
     return made
 
 

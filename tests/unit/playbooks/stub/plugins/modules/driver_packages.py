@@ -15,6 +15,13 @@ def main():
     node, version = stubnode.load(), module.params["version"]
     changed = node["disk"] != version
     if not module.check_mode and changed:
+        time.sleep(node.get("slow_s", 0))
+        if node.get("waits_in_install"):
+            stubnode.note(node, "waits")
+            deadline = time.monotonic() + 600
+            while stubnode.load().get("waits_in_install") and time.monotonic() < deadline:
+                time.sleep(0.2)
+            node = stubnode.load()
         if version in node.get("half_installs", []):
             node["disk"] = "half of %s" % version
         if version in node.get("half_installs", []) + node.get("cannot_install", []):

@@ -138,6 +138,8 @@ def test_returning(own, expected):
     [
         ({"b": "pending"}, ("b",), {"max_down": 5}, "wait", "canaries go first: b"),
         ({"b": "validating"}, ("b",), {"max_down": 5}, "wait", "canaries go first: b"),
+        ({"b": "soaking"}, ("b",), {"max_down": 5}, "wait", "canaries go first: b (it soaks)"),
+        ({"b": "soaking", "c": "soaking"}, ("a", "b", "c"), {"max_down": 1}, "go", "0 of 1 down slots taken"),  # it serves, and holds no slot
         ({"b": "done"}, ("b",), {"max_down": 5}, "go", ""),
         ({"b": "done", "c": "down"}, ("b", "c"), {"max_down": 5}, "wait", "c"),
         ({"b": "rolled_back"}, ("b",), {"max_down": 5, "failure_budget": 9}, "stop", "canary b failed"),
@@ -243,3 +245,10 @@ def test_vanished_are_those_in_flight_that_the_play_no_longer_holds():
     assert [node.name for node in gate.vanished(view, ["b"])] == ["a"]
     assert "in step reboot" in gate.vanished_reason(view.nodes.get("a"))
     assert "before its first step" in gate.vanished_reason(view.nodes.get("b"))
+
+
+def test_a_node_that_serves_again_is_not_missing_from_its_rack():
+    racks = {"a": {"rack": "r1"}, "b": {"rack": "r1"}}
+    for value, answer in (("soaking", "go"), ("validating", "wait"), ("draining", "wait")):
+        view = view_of({"a": "pending", "b": value}, canaries=("a", "b"), domains=racks, max_down=5, domain_caps={"rack": 1})
+        assert ask(view).answer == answer

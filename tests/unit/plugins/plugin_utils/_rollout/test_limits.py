@@ -36,6 +36,7 @@ def test_what_is_no_amount(value):
         ({"domain_caps": {"rack": "x"}}, "rollout_domain_caps.rack is 'x'"),
         ({"growth_start": 0}, "rollout_growth_start is 0"),
         ({"growth_step": -1}, "rollout_growth_step is -1"),
+        ({"canary_soak_s": "1 h"}, "rollout_canary_soak_s is '1 h'"),
         ({"ticket_s": 5}, "rollout_ticket_s is 5"),
         ({"common_cause": "x"}, "rollout_common_cause is 'x'"),
         ({"typo": 1}, "unknown entry typo"),

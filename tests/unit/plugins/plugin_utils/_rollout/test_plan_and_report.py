@@ -134,6 +134,8 @@ def test_neighbours_in_the_order_share_no_domain_of_the_tightest_cap():
         (10, {"max_down": 5}, 0, (200, 200)),
         (1, {"max_down": 5}, 0, (100, 100)),
         (10, {"max_down": 5}, 1, (200, 300)),  # the canary alone, then nine by five
+        (10, {"max_down": 5, "canary_soak_s": 600}, 1, (200, 900)),
+        (10, {"max_down": 5, "canary_soak_s": 600}, 0, (200, 200)),
         (8, {"max_down": 8, "domain_caps": {"rack": 1}}, 0, (100, 400)),  # two racks
         (7, {"max_down": 4, "growth_start": 1}, 0, (200, 300)),  # 1, 2, 4
         (4, {"max_down": 3, "broken_elsewhere": 1}, 0, (200, 200)),

@@ -204,6 +204,10 @@ def test_the_class_of_a_failure_says_how_far_the_node_came(steps, down, expected
     assert state.failure_class(node) == expected
 
 
+def test_a_canary_that_falls_ill_at_work_was_broken_by_the_change():
+    assert state.failure_class(state.Node("a", "soaking", steps=[state.Step("soak", TIME % 1)])) == state.HARD
+
+
 @pytest.mark.parametrize(
     "states, expected",
     [

@@ -91,7 +91,8 @@ options:
     default: {}
   domain_caps:
     description:
-      - How many nodes of one failure domain may be out at a time, by its key, such as C({rack: 1, nvlink_domain: 2}).
+      - >-
+        How many nodes of one failure domain may be out at a time, by its key, such as C({rack: 1, nvlink_domain: 2}).
     type: dict
     default: {}
   growth_start:

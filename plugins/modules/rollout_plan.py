@@ -169,7 +169,8 @@ options:
     default: ''
   domains:
     description:
-      - For each node by its name, its failure domains by key, such as C({rack: r1, nvlink_domain: "7"}).
+      - >-
+        For each node by its name, its failure domains by key, such as C({rack: r1, nvlink_domain: "7"}).
     type: dict
     default: {}
   domain_group_prefix:

@@ -18,7 +18,7 @@ setup: ## install the Debian packages that are missing here, and the collection'
 	@tests/tools/collections.sh > /dev/null
 
 .PHONY: demo
-demo: setup ## roll 4 simulated nodes from one real driver to another, one of them with a fault; ends with a table
+demo: setup ## roll 6 simulated nodes from one real driver to another, one of them with a fault; ends with a table
 	@$(LAB) demo
 
 .PHONY: test

@@ -90,7 +90,7 @@ def scenario_nodes(text: str) -> t.Tuple[str, ...]:
     return tuple(found.group(1).split()) if found else (ALL_NODES,)
 
 
-DEMO_NODES = ("gpu-r1-1", "gpu-r1-2", "gpu-r2-1", "gpu-r2-2")
+DEMO_NODES = ("gpu-r1-1", "gpu-r1-2", "gpu-r2-1", "gpu-r2-2", "gpu-r3-1", "gpu-r3-2")
 
 
 def _molecule() -> t.List[Stage]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import datetime
 import uuid
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_plan import ARGUMENT_SPEC
@@ -66,12 +67,13 @@ class ActionModule(RolloutAction):
             ledger.check_node(name)
         probes = [probe(name, audit, markers.get(name), domains.get(name, {})) for name, audit in arguments["audits"].items()]
         policy = limits.complete({key: arguments[key] for key in LIMITS}, len(probes))
-        windows.check(policy["windows"])
+        windows.require_room(policy["windows"], datetime.datetime.now(datetime.timezone.utc), policy["node_s"])
         self.enough_forks(policy, task_vars)
 
         def make(view):
             made = plan.build(
-                arguments["target"], probes, policy, view, arguments["canaries"], targets, arguments["canaries_per_stratum"]
+                arguments["target"], probes, policy, view, arguments["canaries"], targets, arguments["canaries_per_stratum"],
+                arguments["abandon"],
             )
             made.policy["approved"] = approval(arguments, made)
             return made

@@ -142,7 +142,7 @@ options:
     default: 0
   windows:
     description:
-      - Maintenance windows, each with C(from) and C(to) such as V('22:00'), and if need be C(days) (V(mon) to V(sun)) and C(timezone) (UTC by
+      - Maintenance windows, each with C(from) and C(to) such as V('22:00'), and if need be C(days) (V(mon) to V(sun)) or one C(date), and C(timezone) (UTC by
         default). No node starts, and no drained node goes down, that could not end inside, by O(node_s).
     type: list
     elements: dict
@@ -179,6 +179,13 @@ options:
         different ones.
     type: str
     default: rack_
+  abandon:
+    description:
+      - Nodes that are no longer among the nodes of the rollout, although a controller died while it worked on them. Without their names here such a
+        rollout is refused. They are then recorded as V(lost), and hold a down slot.
+    type: list
+    elements: str
+    default: []
   break_lock:
     description:
       - Take the rollout over from a controller whose life or death cannot be seen from here. A controller that is seen to live, or that has written
@@ -286,6 +293,7 @@ ARGUMENT_SPEC = dict(
     approve=dict(type="str", default=""),
     domains=dict(type="dict", default={}),
     domain_group_prefix=dict(type="str", default="rack_"),
+    abandon=dict(type="list", elements="str", default=[]),
     break_lock=dict(type="bool", default=False),
 )
 

@@ -104,6 +104,26 @@ def _place(probe, to_version, before):
     return entry
 
 
+def _absent(previous, names, abandoned):
+    """Nodes of an earlier run of this rollout that are not among its nodes now and still are out of service: they hold their slots."""
+    entries = {}
+    for node in previous.nodes.everything() if previous else []:
+        entry = {"from": node.from_version, "to": node.to_version, "domains": dict(node.domains), "state": node.state, "reason": node.reason,
+                 "failure": state.SICK}
+        if node.name in names:
+            continue
+        if node.state in state.OUT_OF_SERVICE:
+            entries[node.name] = entry
+        elif node.state in state.IN_FLIGHT and node.name not in abandoned:
+            raise PlanError(
+                "%s was in flight (%s%s) when its controller died, and is not among the nodes of this run: take it along (the inventory, --limit), "
+                "or give it up with rollout_abandon. Nothing was changed."
+                % (node.name, node.state, ", in step %s" % node.steps[-1].name if node.steps else ""))
+        elif node.state in state.IN_FLIGHT:
+            entries[node.name] = dict(entry, state="lost", reason="given up: it was %s when its controller died" % node.state)
+    return entries
+
+
 def _wanted(target, targets, names):
     """The version of each node; refuses what is none."""
     wanted = {name: (targets or {}).get(name) or target for name in names}
@@ -130,7 +150,7 @@ def _canaries(named, per_stratum, pending, probes):
     return chosen
 
 
-def build(target, probes, policy, previous=None, canaries=(), targets=None, canaries_per_stratum=0):
+def build(target, probes, policy, previous=None, canaries=(), targets=None, canaries_per_stratum=0, abandoned=()):
     """Make the plan.
 
     C(target) is one version for all; C(targets) gives each node its own instead, as a rollback does. C(previous) is the view of the
@@ -147,7 +167,10 @@ def build(target, probes, policy, previous=None, canaries=(), targets=None, cana
     if strangers:
         raise PlanError("Canaries that are not among the nodes of this rollout: %s." % ", ".join(strangers))
 
-    nodes = {}
+    if canaries_per_stratum > len(by_name):
+        raise PlanError("rollout_canaries_per_stratum is %d, and the rollout has %d nodes; expected fewer." % (canaries_per_stratum, len(by_name)))
+
+    nodes = _absent(previous, by_name, abandoned)
     for probe in sorted(probes, key=lambda one: natural(one.name)):
         nodes[probe.name] = _place(probe, wanted[probe.name], previous.nodes.get(probe.name) if previous else None)
     suspects = [name for name in nodes if nodes[name].get("suspect")]

@@ -77,12 +77,30 @@ def test_nodes_left_in_flight_go_first_whatever_is_on_them(value, version, error
         (dict(target="2.0", probes=[Probe("a"), Probe("a")]), "named twice: a"),
         (dict(target="2.0", probes=[Probe("a")], canaries=["b"]), "not among the nodes of this rollout: b"),
         (dict(target="2.0", probes=[Probe("a", version="1.0")], policy=limits.complete({"domain_caps": {"psu": 1}}, 1)), "one psu, and it is not known of a"),
+        (dict(target="2.0", probes=[Probe("a", version="1.0")], canaries_per_stratum=2), "canaries_per_stratum is 2, and the rollout has 1 nodes"),
         (dict(target="", targets={"a": "1.0"}, probes=[Probe("a"), Probe("b")]), "given for b"),
     ],
 )
 def test_bad_input_is_named(arguments, words):
     with pytest.raises(plan.PlanError, match=words):
         plan.build(**dict({"policy": POLICY}, **arguments))
+
+
+@pytest.mark.parametrize("value", state.IN_FLIGHT)
+def test_a_node_in_flight_is_not_forgotten_because_somebody_left_it_out(value):
+    with pytest.raises(plan.PlanError, match=r"z was in flight \(%s\) when its controller died, and is not among the nodes of this run" % value):
+        plan.build("2.0", probes("a-r1"), POLICY, previous=before("z", value))
+    made = plan.build("2.0", probes("a-r1"), POLICY, previous=before("z", value), abandoned=["z"])
+    assert made.order == ["a-r1"] and made.nodes["z"]["state"] == "lost"
+    assert made.nodes["z"]["reason"] == "given up: it was %s when its controller died" % value
+
+
+@pytest.mark.parametrize("value, kept", [("lost", True), ("quarantined", True), ("done", False), ("pending", False), ("rolled_back", False)])
+def test_a_node_out_of_service_holds_its_slot_also_when_it_is_left_out(value, kept):
+    made = plan.build("2.0", probes("a-r1"), POLICY, previous=before("z", value))
+    assert made.order == ["a-r1"] and ("z" in made.nodes) == kept
+    if kept:
+        assert (made.nodes["z"]["state"], made.nodes["z"]["failure"]) == (value, state.SICK)
 
 
 def test_every_node_can_have_a_version_of_its_own():

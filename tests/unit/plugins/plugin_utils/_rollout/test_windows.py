@@ -27,6 +27,8 @@ def at(text):
         (NIGHT, "2026-01-04 03:40", 1200, True),
         (NIGHT, "2026-01-04 03:41", 1200, False),
         ({"from": "08:00", "to": "09:00"}, "2026-01-07 08:30", 0, True),  # any day
+        ({"date": "2026-03-01", "from": "22:00", "to": "04:00"}, "2026-03-02 03:59", 0, True),
+        ({"date": "2026-03-01", "from": "22:00", "to": "04:00"}, "2026-03-02 22:00", 0, False),
         (dict(NIGHT, timezone="Europe/Berlin"), "2026-01-03 21:00", 0, True),  # winter: one hour ahead
         (dict(NIGHT, timezone="Europe/Berlin"), "2026-07-04 20:00", 0, True),  # summer: two
         (dict(NIGHT, timezone="Europe/Berlin"), "2026-07-04 19:59", 0, False),
@@ -67,9 +69,32 @@ def test_why_it_is_closed_and_when_it_opens():
         ([{"from": "22:00", "to": "22:00"}], "two different times"),
         ([{"from": "22:00", "to": "23:00", "days": ["someday"]}], "days is"),
         ([{"from": "22:00", "to": "23:00", "days": []}], "days is"),
+        ([{"from": "22:00", "to": "23:00", "days": ["sat"], "date": "2026-01-31"}], "days and a date"),
+        ([{"from": "22:00", "to": "23:00", "date": "31.1.2026"}], "date is '31.1.2026'; expected a date in quotes"),
         ([{"from": "22:00", "to": "23:00", "timezone": "Mars/Base"}], "timezone is 'Mars/Base'"),
     ],
 )
 def test_windows_that_nobody_can_follow_are_named(bad, words):
     with pytest.raises(windows.WindowError, match=words):
         windows.check(bad)
+
+
+@pytest.mark.parametrize(
+    "found, needed, words",
+    [
+        ([], 900, None),
+        ([NIGHT], 900, None),
+        ([NIGHT], 6 * 3600, None),
+        ([NIGHT], 6 * 3600 + 1, "No opening of rollout_windows is long enough for one node, which takes 361 min"),
+        ([{"date": "2026-01-02", "from": "22:00", "to": "23:00"}], 900, "rollout_windows are over"),
+        ([{"date": "2026-01-02", "from": "22:00", "to": "23:00"}, NIGHT], 900, None),
+        ([{"date": "2027-01-02", "from": "22:00", "to": "23:00"}], 900, None),
+        ([{"date": "2026-01-03", "from": "11:00", "to": "12:10"}], 900, "long enough for one node"),  # too little is left of it
+    ],
+)
+def test_windows_in_which_no_node_could_ever_start_are_refused(found, needed, words):
+    if words is None:
+        windows.require_room(found, at("2026-01-03 12:00"), needed)
+        return
+    with pytest.raises(windows.WindowError, match=words):
+        windows.require_room(found, at("2026-01-03 12:00"), needed)

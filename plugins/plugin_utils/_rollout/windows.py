@@ -6,7 +6,8 @@
 Private to the collection: it may change at any time.
 
 A window is C({days: [sat, sun], from: "22:00", to: "04:00", timezone: Europe/Berlin}): it opens on each of these days, and one that
-ends before it begins ends on the next day. C(date) in place of C(days) makes it a single one. Times are those on the wall there; a day on which clocks change is an hour longer or shorter.
+ends before it begins ends on the next day. C(date) in place of C(days) makes it a single one. Times are those on the wall there; a day
+on which clocks change is an hour longer or shorter.
 """
 
 from __future__ import annotations

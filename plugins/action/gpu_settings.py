@@ -15,7 +15,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _judging
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._nvml_action import NvmlActionBase
 
 # What the module reads of each GPU in a baseline.
-KEYS = ("uuid", "applications_clocks_default_mhz") + tuple(key for setting in settings.TABLE for key in setting.getter)
+KEYS = ("uuid", "mig_mode_current", "applications_clocks_default_mhz") + tuple(key for setting in settings.TABLE for key in setting.getter)
 
 
 def needed(baseline):

@@ -311,7 +311,9 @@ def main():
     except binding.CacheError as exc:
         module.fail_json(msg="nothing was set: %s" % (exc,))
     if started is None:
-        module.exit_json(changed=False, needs_binding=True, warnings=warnings)
+        for warning in warnings:
+            module.warn(warning)
+        module.exit_json(changed=False, needs_binding=True)
     task = started.module("settings_task")
     try:
         with held(module) as holder:

@@ -43,5 +43,5 @@ def names(gpu):
 
 def value(gpu, key):
     """What was read of GPU as KEY, None if it was not."""
-    entry = gpu.get(key) or {}
-    return entry.get("value") if entry.get("rc") == codes.SUCCESS else None
+    entry = gpu.get(key)
+    return entry.get("value") if isinstance(entry, dict) and entry.get("rc") == codes.SUCCESS else None

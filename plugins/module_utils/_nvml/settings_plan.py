@@ -121,19 +121,21 @@ def of_baseline(gpu, kept, names=settings.NAMES):
 
 
 def _of_baseline(gpu, row):
-    # A mode that waits for a reset is what somebody had asked for.
-    entry = gpu.get(row.getter[-1])
-    if not isinstance(entry, dict) or "rc" not in entry:
-        return {"problem": "the baseline has no %s of this GPU; %s" % (row.getter[-1], NEW_BASELINE)}
-    if entry["rc"] in settings.UNSUPPORTED:
+    for key in row.getter:
+        if not isinstance(gpu.get(key), dict) or "rc" not in gpu[key]:
+            return {"problem": "the baseline has no %s of this GPU; %s" % (key, NEW_BASELINE)}
+    found = read(gpu, row.name)
+    if lacks(gpu, row.name, found["rc"]):
         return {"value": None, "explicit": False}
-    wanted = entry.get("value")
-    if entry["rc"] != codes.SUCCESS or not _sane(row.name, wanted):
+    wanted = found.get("value")
+    if row.name == "ecc_mode" and found["rc"] == codes.SUCCESS:
+        # A mode that waited for a reset is what somebody had asked for.
+        wanted = wanted["pending"]
+    if found["rc"] != codes.SUCCESS or not _sane(row.name, wanted):
         return {"problem": "the baseline does not tell %s of this GPU (%s); %s" % (
-            row.getter[-1], entry.get("error") or "it says %r" % (wanted,), NEW_BASELINE)}
+            row.getter[-1], found.get("error") or "it says %r" % (wanted,), NEW_BASELINE)}
     wish = {"value": wanted, "explicit": False}
-    default = value(gpu, "applications_clocks_default_mhz")
-    if row.name == "application_clocks_mhz" and wanted == default:
+    if row.name == "application_clocks_mhz" and wanted == value(gpu, "applications_clocks_default_mhz"):
         wish["was_default"] = True
     return wish
 
@@ -199,8 +201,8 @@ def _row(gpu, row, wish, kept, load, daemon, processes_ok):
     found = read(gpu, row.name)
     if wish["value"] is None:
         # The board had no such setting when the baseline was taken: if it has one now, nobody has ever said which.
-        return dict(planned, status=NOT_SUPPORTED) if found["rc"] in settings.UNSUPPORTED else None
-    if found["rc"] in settings.UNSUPPORTED:
+        return dict(planned, status=NOT_SUPPORTED) if lacks(gpu, row.name, found["rc"]) else None
+    if lacks(gpu, row.name, found["rc"]):
         if planned["insists"] or not row.ends:
             return _failed(planned, "it is not supported here (%s): %s" % (row.support, advice(found["rc"])), found)
         return dict(planned, status=NOT_SUPPORTED)
@@ -237,7 +239,7 @@ def _forbidden(gpu, row, wanted, daemon):
     """Why WANTED cannot be set on this GPU; None if nothing is known against it."""
     if row.name == "persistence_mode" and daemon:
         return ("nvidia-persistenced runs and decides on the mode; %s" % (
-            "start it without --no-persistence-mode (role nvidia_persistenced)" if wanted else "stop and disable its unit",))
+            "start it without --no-persistence-mode (role nvidia_persistenced)" if wanted else "stop and disable its unit, or take a new baseline",))
     mig = gpu.get("mig_mode_current") or codes.missing(codes.UNREADABLE)
     if row.name == "compute_mode":
         if mig["rc"] == codes.SUCCESS and mig["value"]:
@@ -436,9 +438,15 @@ def read(gpu, name):
             return part
     if name == "ecc_mode":
         return codes.value({"current": parts[0]["value"], "pending": parts[1]["value"]})
-    if name == "application_clocks_mhz" and None in parts[0]["value"].values():
+    if name == "application_clocks_mhz" and isinstance(parts[0]["value"], dict) and None in parts[0]["value"].values():
         return codes.missing(codes.NOT_SUPPORTED)
     return parts[0]
+
+
+def lacks(gpu, name, rc):
+    """Whether RC says that the GPU has no such setting, and not that it could not be read. One in MIG mode has no compute mode of its own: NVML
+    takes its handle for a wrong argument then."""
+    return rc in settings.UNSUPPORTED or (name == "compute_mode" and rc == codes.INVALID_ARGUMENT and value(gpu, "mig_mode_current") == 1)
 
 
 def reached(name, found, wanted):

@@ -83,6 +83,9 @@ DECISIONS = [
     ("compute_mode", 0, {}, "same", False, None),
     ("compute_mode", 3, {}, "changed", True, ("nvmlDeviceSetComputeMode", [3])),
     ("compute_mode", 3, {"mig_mode_current": 1}, "failed", False, None),
+    ("compute_mode", wish(None, False), {"mig_mode_current": 1, "compute_mode": (2,)}, "not_supported", False, None),
+    ("compute_mode", wish(3, False), {"mig_mode_current": 1, "compute_mode": (2,)}, "failed", False, None),
+    ("compute_mode", wish(None, False), {"compute_mode": (2,)}, "failed", False, None),
     ("compute_mode", 0, {"mig_mode_current": 1}, "same", False, None),
     ("compute_mode", 3, {"mig_mode_current": (3,)}, "changed", True, ("nvmlDeviceSetComputeMode", [3])),
     ("compute_mode", 3, {"mig_mode_current": (999,)}, "failed", False, None),
@@ -197,7 +200,13 @@ def test_wishes_of_a_baseline():
         "persistence_mode": wish(1, False), "compute_mode": wish(3, False), "power_limit_w": wish(500000, False), "ecc_mode": wish(0, False),
         "application_clocks_mhz": wish({"graphics": 1980, "mem": 2619}, False, was_default=True), "locked_graphics_clocks_mhz": wish(LOCK)}
     assert settings_plan.of_baseline(old, None, ["power_limit_w", "locked_graphics_clocks_mhz"]) == {"power_limit_w": wish(500000, False)}
-    assert settings_plan.of_baseline(gpu(applications_clocks_mhz=(3,)), None, ["application_clocks_mhz"]) == {"application_clocks_mhz": wish(None, False)}
+    for entry in ((3,), (26,), {"graphics": None, "mem": 1}):
+        assert settings_plan.of_baseline(gpu(applications_clocks_mhz=entry), None, ["application_clocks_mhz"]) == {"application_clocks_mhz": wish(None, False)}
+    # In MIG mode the GPU has no compute mode of its own; out of it, the same code is an error.
+    assert settings_plan.of_baseline(gpu(compute_mode=(2,), mig_mode_current=1), None, ["compute_mode"]) == {"compute_mode": wish(None, False)}
+    assert "problem" in settings_plan.of_baseline(gpu(compute_mode=(2,)), None, ["compute_mode"])["compute_mode"]
+    for entry in (1, [], {"graphics": "fast", "mem": 1}):
+        assert "problem" in settings_plan.of_baseline(gpu(applications_clocks_mhz=entry), None, ["application_clocks_mhz"])["application_clocks_mhz"]
 
 
 @pytest.mark.parametrize("entry", [(15,), (codes.UNREADABLE,), "high", True, -1, None, {"graphics": 1}])
@@ -344,7 +353,8 @@ class Binding:
         return call
 
 
-STEPS = [{"gpu": "GPU-0", "setting": "compute_mode", "symbol": "A", "arguments": [3]}, {"gpu": "GPU-0", "setting": "power_limit_w", "symbol": "B", "arguments": [7]},
+STEPS = [{"gpu": "GPU-0", "setting": "compute_mode", "symbol": "A", "arguments": [3]},
+         {"gpu": "GPU-0", "setting": "power_limit_w", "symbol": "B", "arguments": [7]},
          {"gpu": "GPU-1", "setting": "power_limit_w", "symbol": "B", "arguments": [1, 2]}]
 
 
@@ -480,7 +490,8 @@ def test_a_node_that_cannot_be_read_is_left_alone(tmp_path, status):
 @pytest.mark.parametrize("given, text", [
     ({}, "no setting is named"), ({"state": "restored"}, "needs a baseline"),
     ({"state": "restored", "baseline": {"x": 1}, "power_limit_w": "5"}, "remove power_limit_w"),
-    ({"power_limit_w": "5", "baseline_file": "/x"}, "baseline_file goes with state: restored"), ({"power_limit_w": "5", "settings": ["ecc_mode"]}, "settings goes"),
+    ({"power_limit_w": "5", "baseline_file": "/x"}, "baseline_file goes with state: restored"),
+    ({"power_limit_w": "5", "settings": ["ecc_mode"]}, "settings goes"),
     ({"power_limit_w": "5", "timeout_s": 0}, "timeout_s is 0"), ({"power_limit_w": "5", "lock_timeout_s": -1}, "lock_timeout_s is -1"),
 ])
 def test_options_that_contradict_each_other(given, text):

@@ -383,7 +383,7 @@ def test_a_call_that_hangs(node, symbol, seconds, text):
 
 
 @pytest.mark.parametrize("prepare, text", [
-    (lambda node: node.sim("inject", "error", "nvmlInit_v2", "999") and node.sim("inject", "error", "nvmlInitWithFlags", "999"), "NVML did not start: UNKNOWN (999)"),
+    (lambda node: [node.sim("inject", "error", symbol, "999") for symbol in ("nvmlInit_v2", "nvmlInitWithFlags")], "NVML did not start: UNKNOWN (999)"),
     (lambda node: node.tool("modprobe", "-r", "nvidia_uvm", "nvidia_drm"), "NVML did not start: DRIVER_NOT_LOADED (9)"),
     (lambda node: node.library(simnode.NEW), "NVML did not start: LIB_RM_VERSION_MISMATCH (18)"),
 ])

@@ -85,7 +85,6 @@ DECISIONS = [
     ("compute_mode", 3, {"mig_mode_current": 1}, "failed", False, None),
     ("compute_mode", wish(None, False), {"mig_mode_current": 1, "compute_mode": (2,)}, "not_supported", False, None),
     ("compute_mode", wish(3, False), {"mig_mode_current": 1, "compute_mode": (2,)}, "failed", False, None),
-    ("compute_mode", wish(None, False), {"compute_mode": (2,)}, "failed", False, None),
     ("compute_mode", 0, {"mig_mode_current": 1}, "same", False, None),
     ("compute_mode", 3, {"mig_mode_current": (3,)}, "changed", True, ("nvmlDeviceSetComputeMode", [3])),
     ("compute_mode", 3, {"mig_mode_current": (999,)}, "failed", False, None),

@@ -25,6 +25,8 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
+    details:
+      - Whether NVML would let the user change a setting is not known before it is tried.
   diff_mode:
     support: full
     details:
@@ -264,6 +266,10 @@ lock_waited_s:
   description: Seconds that were spent waiting for the node's lock; V(null) in check mode.
   returned: when NVML could be read
   type: float
+snapshot:
+  description: Why NVML could not be read, as in M(gpufleet.lifecycle.gpu_info).
+  returned: when NVML could not be read
+  type: dict
 lock:
   description: Who holds the node's lock, and whether that process lives.
   returned: when the lock was not free in time
@@ -323,7 +329,7 @@ def main():
     except PermissionError as exc:
         module.fail_json(msg="nothing was set: changing GPU settings needs root (become: true): %s" % (exc,))
     except task.TaskError as exc:
-        module.fail_json(msg=str(exc))
+        module.fail_json(msg=str(exc), **({"snapshot": exc.snapshot} if exc.snapshot else {}))
     result["lock_waited_s"] = holder.waited_s if holder else None
     for warning in warnings + result.pop("warnings"):
         module.warn(warning)

@@ -20,6 +20,8 @@ from . import calls, codes
 # a change is felt by programs that run on the GPU. ends: whether newer boards and drivers no longer have it. support, source: from NVIDIA.
 Setting = collections.namedtuple("Setting", ["name", "getter", "setter", "resetter", "pending_until", "lost_at", "disturbs", "ends", "support", "source"])
 
+# The codes with which a board or driver says that it has no such setting.
+UNSUPPORTED = (codes.NOT_SUPPORTED, codes.FUNCTION_NOT_FOUND, codes.DEPRECATED)
 LOAD = "driver unload or reboot; without persistence mode also when the last program closes the GPU"
 
 # In the order of setting: with persistence mode on first, what follows is not lost again when this process ends.
@@ -48,8 +50,8 @@ GATHER = ("modes", "power", "clocks", "ecc", "mig", "processes")
 def act(nvml, steps, progress=None):
     """Do the STEPS of a plan with the binding module NVML, one nvmlInit for all: an answer for each, in their order.
 
-    A step is {"gpu": UUID, "setting", "symbol", "arguments"}; its answer {"rc", "error", "tried"} of the setter. After a step of a GPU that failed,
-    its other steps are not tried.
+    A step is {"gpu": UUID, "setting", "symbol", "arguments", "optional"}; its answer {"rc", "error", "detail", "tried"} of the setter. After a step
+    of a GPU that failed, its other steps are not tried; an optional one that is not supported has not failed.
     """
     reader = calls.Reader(nvml, progress)
     started = reader.call("nvmlInit")
@@ -70,15 +72,11 @@ def act(nvml, steps, progress=None):
                 done = reader.guard("%s of %s" % (step["symbol"], uuid), lambda step=step, handle=handle: reader.raw(
                     step["symbol"], handle["value"], *[ctypes.c_uint(argument) for argument in step["arguments"]]))
             answers.append(answer(done, True))
-            if done["rc"] not in (codes.SUCCESS,) + UNSUPPORTED:
+            if done["rc"] != codes.SUCCESS and not (step["optional"] and done["rc"] in UNSUPPORTED):
                 failed[uuid] = done
     finally:
         reader.call("nvmlShutdown")
     return answers
-
-
-# The codes with which a board or driver says that it has no such setting.
-UNSUPPORTED = (codes.NOT_SUPPORTED, codes.FUNCTION_NOT_FOUND, codes.DEPRECATED)
 
 
 def answer(found, tried):

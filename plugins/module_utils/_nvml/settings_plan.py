@@ -296,7 +296,7 @@ def _step(planned, row, wanted, reset):
         arguments = [wanted[key] for key in (("mem", "graphics") if "mem" in wanted else ("min", "max"))]
     else:
         arguments = [wanted]
-    return {"gpu": planned["gpu"], "setting": row.name, "symbol": symbol, "arguments": arguments}
+    return {"gpu": planned["gpu"], "setting": row.name, "symbol": symbol, "arguments": arguments, "optional": row.ends and not planned["insists"]}
 
 
 def steps(plan):
@@ -327,7 +327,7 @@ def conclude(plan, taken, answers, gpus, problem=None):
 
 def _answered(row, answer, problem):
     """The row after what NVML said to its step."""
-    setting, symbol = settings.BY_NAME[row["setting"]], row["step"]["symbol"]
+    symbol = row["step"]["symbol"]
     if answer is not None and answer["rc"] == codes.SUCCESS:
         return row
     undone = dict(row, after=row["before"], changed=False)
@@ -335,7 +335,7 @@ def _answered(row, answer, problem):
         return _failed(undone, problem)
     if not answer["tried"]:
         return _failed(undone, "%s was not tried, as something before it failed: %s" % (symbol, advice(answer["rc"])), answer)
-    if answer["rc"] in settings.UNSUPPORTED and setting.ends and not row["insists"]:
+    if answer["rc"] in settings.UNSUPPORTED and row["step"]["optional"]:
         return dict(undone, status=NOT_SUPPORTED)
     detail = " (%s)" % (answer["detail"],) if answer.get("detail") else ""
     return _failed(undone, "NVML refuses %s%s: %s" % (symbol, detail, advice(answer["rc"])), answer)

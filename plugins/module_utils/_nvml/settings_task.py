@@ -15,7 +15,11 @@ from . import selection, session, settings, settings_plan, settings_state, snaps
 
 
 class TaskError(Exception):
-    """Nothing could be decided, and nothing was set; the text says why and what to do."""
+    """Nothing could be decided, and nothing was set; the text says why and what to do. With the snapshot if that is the reason."""
+
+    def __init__(self, text, taken=None):
+        super().__init__(text)
+        self.snapshot = taken
 
 
 def run(options, check_mode, load=None, stuck_file=None, root="/", state_directory=settings_state.DIRECTORY, take=snapshot.take, child=session.run):
@@ -26,7 +30,7 @@ def run(options, check_mode, load=None, stuck_file=None, root="/", state_directo
 
     before = look()
     if before["status"] != "ok":
-        raise TaskError("NVML cannot be read (%s), and nothing was set: %s" % (before["status"], before["message"]))
+        raise TaskError("NVML cannot be read (%s), and nothing was set: %s" % (before["status"], before["message"]), before)
     mark = settings_state.load_mark(root)
     warned = []
     kept = _kept(options, state_directory, warned)

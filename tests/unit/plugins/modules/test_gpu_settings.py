@@ -130,10 +130,11 @@ def test_a_failed_setting_fails_the_task_with_all_rows(play):
     assert result["failed"] is True and result["changed"] is True and result["settings"] == [{"status": "failed"}] and "diff" not in result
 
 
-@pytest.mark.parametrize("problem, text", [(settings_task.TaskError("NVML cannot be read"), "NVML cannot be read")])
-def test_a_node_that_cannot_be_set_fails(play, problem, text):
+@pytest.mark.parametrize("problem, more", [
+    (settings_task.TaskError("no such GPU"), {}), (settings_task.TaskError("no such GPU", {"status": "stuck"}), {"snapshot": {"status": "stuck"}})])
+def test_a_node_that_cannot_be_set_fails(play, problem, more):
     result, seen = play(problem)
-    assert result == {"failed": True, "msg": text} and len(seen) == 1
+    assert result == dict({"failed": True, "msg": "no such GPU"}, **more) and len(seen) == 1
     assert gpu_settings.lock.is_held(play.path) is False
 
 

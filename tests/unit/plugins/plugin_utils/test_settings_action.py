@@ -63,6 +63,12 @@ def test_the_binding_follows_where_the_node_asks_for_it():
         ["binding_digest"], ["binding_archive", "binding_digest"]]
 
 
+def test_why_the_controller_sent_no_binding_is_told(monkeypatch):
+    monkeypatch.setattr(_binding, "shipped", lambda: _binding.Archive(b"zip", DIGEST, None, "the controller has no nvidia-ml-py"))
+    result, dummy = act({"ecc_mode": True}, {"failed": True, "msg": "NVML cannot be read", "snapshot": {"status": "no_binding", "message": "none"}})
+    assert result["msg"] == "NVML cannot be read (the controller has no nvidia-ml-py)"
+
+
 @pytest.mark.parametrize("where", ["option", "file"])
 def test_the_node_gets_the_part_of_the_baseline_that_it_needs(tmp_path, where):
     baseline = readings.baseline()

@@ -352,9 +352,11 @@ class Binding:
         return call
 
 
-STEPS = [{"gpu": "GPU-0", "setting": "compute_mode", "symbol": "A", "arguments": [3]},
-         {"gpu": "GPU-0", "setting": "power_limit_w", "symbol": "B", "arguments": [7]},
-         {"gpu": "GPU-1", "setting": "power_limit_w", "symbol": "B", "arguments": [1, 2]}]
+def step(gpu, symbol, *arguments, optional=False):
+    return {"gpu": gpu, "setting": "x", "symbol": symbol, "arguments": list(arguments), "optional": optional}
+
+
+STEPS = [step("GPU-0", "A", 3), step("GPU-0", "B", 7), step("GPU-1", "B", 1, 2)]
 
 
 def test_the_steps_are_called_in_their_order():
@@ -369,7 +371,10 @@ def test_after_a_failure_other_gpus_go_on():
     nvml = Binding({("A", "GPU-0"): 999})
     assert settings.act(nvml, STEPS) == [refused(999), refused(999, False), OK]
     assert [call[0] for call in nvml.calls if isinstance(call, tuple)] == ["A", "B"]
-    assert settings.act(Binding({("A", "GPU-0"): 3}), STEPS) == [refused(3), OK, OK]
+    for rc in settings.UNSUPPORTED:
+        assert settings.act(Binding({("A", "GPU-0"): rc}), STEPS) == [refused(rc), refused(rc, False), OK]
+        assert settings.act(Binding({("A", "GPU-0"): rc}), [step("GPU-0", "A", optional=True)] + STEPS[1:]) == [refused(rc), OK, OK]
+    assert settings.act(Binding({("A", "GPU-0"): 4}), [step("GPU-0", "A", optional=True)] + STEPS[1:]) == [refused(4), refused(4, False), OK]
     assert settings.act(Binding({"nvmlDeviceGetHandleByUUID": 15}), STEPS) == [refused(15), refused(15, False), refused(15)]
     assert settings.act(Binding({"nvmlInit": 9}), STEPS) == [refused(9, False)] * 3
 

@@ -138,11 +138,11 @@ options:
     default: []
     suboptions:
       check:
-        description: The RV(health.checks[].id) of the check.
+        description: The RV(gpufleet.lifecycle.gpu_health#module:health.checks[].id) of the check.
         type: str
         required: true
       entity:
-        description: The RV(health.checks[].entity), such as the UUID of a GPU. Without it the waiver covers all.
+        description: The RV(gpufleet.lifecycle.gpu_health#module:health.checks[].entity), such as the UUID of a GPU. Without it the waiver covers all.
         type: str
       reason:
         description: Why it is accepted.

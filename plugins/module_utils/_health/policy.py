@@ -12,6 +12,7 @@ from __future__ import annotations
 import datetime
 import difflib
 import fnmatch
+import math
 
 from . import model
 
@@ -147,7 +148,7 @@ def _threshold(value, row, path):
     if isinstance(value, dict):
         value, path = value.get("value"), path + ("value",)
     name = ".".join(path)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
         raise PolicyError("the health policy says %s = %r, expected a number" % (name, value), path)
     low, high = row.get("minimum", 0), row.get("maximum")
     if low is not None and value < low:

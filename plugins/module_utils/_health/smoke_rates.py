@@ -59,10 +59,10 @@ def differences(test, old, temperature_c, clock_percent):
     found = []
     warm, cool = _series(test, "temperature_c"), _series(old, "temperature_c")
     if warm is not None and cool is not None and abs(warm - cool) > temperature_c:
-        found.append("The GPU was at %g degrees Celsius, in the baseline at %g." % (warm, cool))
+        found.append("The GPU was at {0:g} degrees Celsius, in the baseline at {1:g}.".format(warm, cool))
     fast, slow = _series(test, "clock_sm_mhz"), _series(old, "clock_sm_mhz")
     if fast is not None and slow and abs(fast - slow) * 100.0 > slow * clock_percent:
-        found.append("Its SM clock was %g MHz, in the baseline %g MHz." % (fast, slow))
+        found.append("Its SM clock was {0:g} MHz, in the baseline {1:g} MHz.".format(fast, slow))
     return found
 
 

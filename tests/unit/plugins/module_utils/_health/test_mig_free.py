@@ -14,7 +14,7 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._hea
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.readings import failed, value
 
 LIMIT = {"mig_free_reading_age_max_h": 4}
-HIDDEN = ["gpu.remap_failure", "gpu.remap_pending"]
+HIDDEN = ("gpu.remap_failure", "gpu.remap_pending")
 
 
 def with_mig(document):

@@ -21,11 +21,12 @@ import os
 import pathlib
 import shutil
 import sys
+import time
 import types
 import unittest.mock
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import reading
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import hung, reading
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.runner import Runner
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import snapshot
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._smoke import run as smoke_run
@@ -94,6 +95,7 @@ class World:
         self.daemons = {"nv-fabricmanager": driver}
         self.broken = {}
         self.deadline_s = 30
+        self.hung_window_s = hung.WINDOW_S
 
     # ---- making the node ----
 
@@ -115,9 +117,12 @@ class World:
             self.write(IB + name, text + "\n")
         self.write(IB + "counters/link_downed", "0\n")
         self.write("sys/module/nvidia_peermem/initstate", "live\n")
-        # Somebody set this, and the driver forgets it when it goes.
-        self.write("run/gpusim/settings.ini", "".join("[gpu %d]\npersistence = 1\n" % index for index in range(self.gpus)))
+        self.write_settings()
         return self
+
+    def write_settings(self):
+        """What somebody set, and the driver forgets when it goes."""
+        self.write("run/gpusim/settings.ini", "".join("[gpu %d]\npersistence = 1\n" % index for index in range(self.gpus)))
 
     def modules(self, version, licence=None):
         """The kernel modules on disk."""
@@ -225,8 +230,12 @@ class World:
         with self.environment():
             taken = snapshot.take(deadline_s=self.deadline_s, stuck_file=self.stuck_file, load=binding(self.library))
         # The kernel that runs is the one thing that no file below the directory says.
-        with unittest.mock.patch.object(reading.audit, "read", functools.partial(reading.audit.read, uname=lambda: uname)):
+        with unittest.mock.patch.object(reading.audit, "read", functools.partial(reading.audit.read, uname=lambda: uname)), \
+                unittest.mock.patch.object(hung, "read", functools.partial(hung.read, window_s=self.hung_window_s, sleep=self.short_sleep)):
             return reading.gather(taken, str(self.root), self, watermark)
+
+    def short_sleep(self, seconds):
+        time.sleep(min(seconds, self.hung_window_s))
 
     def at_work(self, level="t0", nccl=NCCL, **options):
         """What gpu_smoke measures on this node, with what a caller says of NCCL."""

@@ -54,3 +54,9 @@ def sick(healthy, tmp_path):
     yield make
     for world in worlds:
         world.close()
+
+
+@pytest.fixture(scope="session")
+def at_work(healthy):
+    """What gpu_smoke measures on the node in health."""
+    return healthy().world.at_work("t1")

@@ -13,7 +13,7 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.scenarios import world
 
 # A sentence, or the part after a semicolon, that tells somebody to do something.
 NEXT_STEP = re.compile(
-    r"(?:^|[.;,:(?!\"] |\bthen |\bor |\band )(?:announce|blacklist|build|check|compare|create|do not|drain|enable|find out|install|load|look|measure|pass|power-cycle|"
+    r"(?:^|[.;,:(?!\"] |\bthen |\bor |\band )(?:announce|blacklist|build|check|compare|create|do not|drain|enable|find out|install|keep|load|look|measure|pass|power-cycle|"
     r"power it off|read|reboot|reload|remove|repeat|replace|reset|restart|roll|run|save|see|set|start|stop|take|update|wait|watch)\b", re.IGNORECASE)
 
 
@@ -48,6 +48,8 @@ class Scenario:
     rules: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
     expect: t.Optional[t.Mapping[str, t.Any]] = None
     expected: t.Optional[str] = world.DRIVER
+    # How gpu_smoke runs on the sick GPU; None: it does not, and its result is the healthy node's.
+    work: t.Optional[t.Mapping[str, t.Any]] = None
     # What to do with the healthy reading before it becomes the baseline, for faults of the baseline; None takes it away.
     baseline: t.Optional[t.Callable[[t.Any], t.Any]] = dict
 

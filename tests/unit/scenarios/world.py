@@ -257,6 +257,6 @@ def baseline_of(taken, smoke=None):
     return _health.baseline_of(taken, NODE, NOW, smoke)
 
 
-def judge(taken, baseline=None, phase="post", rules=None, expect=None, smoke=None, expected=DRIVER):
+def judge(taken, baseline=None, phase="post", rules=None, expect=None, smoke=None, expected=DRIVER, table=None):
     """The verdict of the real judges."""
-    return _health.evaluate(taken, baseline, dict(POLICY, **(rules or {})), TABLES, expected, phase, NODE, NOW, expect, smoke)
+    return _health.evaluate(taken, baseline, dict(POLICY, **(rules or {})), TABLES, expected, phase, NODE, NOW, expect, smoke, table)

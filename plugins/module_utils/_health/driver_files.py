@@ -88,8 +88,8 @@ def flavour(ctx):
         return checks.fail(now, old.value, "The kernel module is the %s one; in the baseline it was the %s one. Install that one, or announce the change "
                            "(expect.changes: audit.flavour)." % (now, old.value))
     if disk not in (None, old.value) and not announced(ctx, "audit.flavour"):
-        return checks.fail(disk, old.value, "The kernel module on disk for the kernel that boots next is the %s one; in the baseline it was the %s one. Install "
-                           "that one, or announce the change (expect.changes: audit.flavour)." % (disk, old.value))
+        return checks.fail(disk, old.value, "The kernel module on disk for the kernel that boots next is the %s one; in the baseline it was the %s one. "
+                           "Install that one, or announce the change (expect.changes: audit.flavour)." % (disk, old.value))
     return checks.good(now, old.value)
 
 
@@ -156,5 +156,5 @@ ROWS = (
     model.Row("driver.dkms", "node", dkms, "DKMS has the module installed for the running and the next kernel", ("audit.findings",), "dkms(8)", (52,)),
     model.Row("driver.reboot_safe", "node", reboot_safe, "A reboot brings the driver back", ("audit.reboot_safe",), "this collection", (52,)),
     model.Row("driver.flavour", "node", flavour, "The kernel module is open or proprietary as in the baseline, and open where there is no other",
-              ("audit.flavour", "snapshot.gpus.architecture"), "NVIDIA driver README, Open Linux Kernel Modules", (53,)),
+              ("audit.flavour", "audit.versions.modules", "snapshot.gpus.architecture"), "NVIDIA driver README, Open Linux Kernel Modules", (53,)),
 )

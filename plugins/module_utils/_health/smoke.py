@@ -63,8 +63,8 @@ class Judge:
     def nothing(self, ident, entity, message):
         """What cannot be tested here: not applicable, unless the policy wants it tested."""
         if self.required:
-            return model.check(ident, entity, UNKNOWN, None, "a test at work", "policy", "hold", message + " The policy requires the test (smoke_required): run "
-                               "gpu_smoke where that is done.")
+            return model.check(ident, entity, UNKNOWN, None, "a test at work", "policy", "hold", message + (
+                " The policy requires the test (smoke_required): run gpu_smoke, and repair what keeps it from testing."))
         return model.check(ident, entity, NOT_APPLICABLE, None, None, "policy", message=message)
 
     def unusable(self, ident, entity):

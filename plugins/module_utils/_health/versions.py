@@ -21,7 +21,7 @@ PLACES = {
     "nvml": ("the driver that NVML talks to", "reboot", "Reload the driver or reboot.",
              "NVML talks to the wanted driver", ("snapshot.system.driver_version",), (3,)),
     "loaded": ("the loaded kernel module", "reboot", "Reload the driver or reboot.",
-               "The loaded kernel module is that of the wanted driver", ("audit.versions.loaded",), (3, 5)),
+               "The loaded kernel module is that of the wanted driver", ("audit.versions.loaded", "audit.findings"), (3, 5)),
     "library": ("the installed library libnvidia-ml", "hold", "Install the userland packages of the wanted version.",
                 "The installed userland is that of the wanted driver", ("audit.versions.library",), (3, 5, 55)),
     "on_disk": ("the kernel module on disk for the running kernel", "hold", "Build and install the module (dkms status).",
@@ -111,7 +111,8 @@ def packages(ctx):
                                "there now. Install the driver's packages.")
         return model.check(ident, NODE, NOT_APPLICABLE, {}, None, message="The driver was not installed from packages.")
     if expected is None:
-        return model.check(ident, NODE, UNKNOWN, found, None, "policy", "hold", "Which driver is loaded is not known, so its packages cannot be compared. Load it.")
+        return model.check(ident, NODE, UNKNOWN, found, None, "policy", "hold", "Which driver is loaded is not known, so its packages "
+                           "cannot be compared. Load it.")
     odd = sorted("%s %s" % (name, version) for name, version in found.items() if upstream(version) != expected)
     if odd:
         return model.check(ident, NODE, FAIL, odd, expected, "policy", "hold", "Packages of the driver are not %s: %s. Install one coherent set, then reload "

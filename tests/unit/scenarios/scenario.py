@@ -13,8 +13,9 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.scenarios import world
 
 # A sentence, or the part after a semicolon, that tells somebody to do something.
 NEXT_STEP = re.compile(
-    r"(?:^|[.;,:(?!\"] |\bthen |\bor |\band )(?:announce|blacklist|build|check|compare|create|do not|drain|enable|find out|install|keep|load|look|measure|pass|power-cycle|"
-    r"power it off|read|reboot|reload|remove|repeat|replace|reset|restart|roll|run|save|see|set|start|stop|take|update|wait|watch)\b", re.IGNORECASE)
+    r"(?:^|[.;,:(?!\"] |\bthen |\bor |\band )(?:announce|blacklist|build|check|compare|create|do not|drain|enable|find out|install|keep|load|look|"
+    r"measure|pass|power-cycle|power it off|read|reboot|reload|remove|repeat|replace|reset|restart|roll|run|save|see|set|start|stop|take|update|wait|"
+    r"watch)\b", re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -58,7 +58,8 @@ SCENARIOS = (
     scenario("a GPU computes wrongly", "inject cuda-wrong-result --gpu 1 --value 1", {"smoke.compute": "vector_add"}, NOT_MEASURED, work=SHORT),
     scenario("a byte of memory is wrong", "inject cuda-corrupt-byte --gpu 1", {"smoke.compute": "memory_pattern"}, NOT_MEASURED,
              work={"level": "t1", "only": ["memory_pattern"]}),
-    scenario("a test is not whole", "inject gpu-hot --gpu 1 --value 50", {}, dict(NOT_MEASURED, **{"smoke.compute": "repeated too few times, or not done"}), work=SHORT),
+    scenario("a test is not whole", "inject gpu-hot --gpu 1 --value 50", {},
+             dict(NOT_MEASURED, **{"smoke.compute": "repeated too few times, or not done"}), work=SHORT),
     scenario("a GPU hangs at work", "inject cuda-hang --gpu 1", {"smoke.compute": "did not answer within"}, dict(all_of(COMPARED, "was not tested", "gpu1"), **{
         "smoke.ran": "No GPU was tested"}),
              work=dict(SHORT, deadline_s=2)),

@@ -20,6 +20,7 @@ import json
 import os
 import pathlib
 import shutil
+import stat
 import sys
 import time
 import types
@@ -83,6 +84,16 @@ def binding(library, version=wheels.VERSIONS[-1]):
     return load
 
 
+def copy_file(source, target):
+    """A copy of a file; of a device file, another one of the same number."""
+    about = os.lstat(source)
+    if not stat.S_ISCHR(about.st_mode):
+        return shutil.copy2(source, target)
+    os.mknod(target, about.st_mode, about.st_rdev)
+    os.chmod(target, stat.S_IMODE(about.st_mode))
+    return target
+
+
 class World:
     """One node, healthy at first."""
 
@@ -138,7 +149,7 @@ class World:
     def copy(self, root):
         """The same node in another directory; what was started on this one is not on the other."""
         other = copy.copy(self)
-        shutil.copytree(str(self.root), str(root), symlinks=True)
+        shutil.copytree(str(self.root), str(root), symlinks=True, copy_function=copy_file)
         other.node = copy.copy(self.node)
         other.node.root = other.root = pathlib.Path(str(root))
         other.node.started = []

@@ -77,7 +77,8 @@ def test_a_node_that_tells_everything(root, as_root):
         "# source: kmsg", "# read to its end", "# The last 1 lines about the NVIDIA driver, of at most 10.",
         "[    1.500000] NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.",
         "# The last 3 lines of the kernel, of at most 10; 1 that may hold secrets were left out.",
-        "[    0.000000] Linux version 6.1.0", "[    1.500000] NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.", "[    2.000000] usb 1-1: new device"]
+        "[    0.000000] Linux version 6.1.0", "[    1.500000] NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.",
+        "[    2.000000] usb 1-1: new device"]
     assert files["nvidia-smi.xml"]["text"] == XML % "python3"
     assert not any(entry["truncated"] for entry in files.values())
 

@@ -60,7 +60,7 @@ SCENARIOS = (
     phase("gpu-without-handle", dict(LOST, **{"gpu.init_failed": red("RmInitAdapter failed", "pci1")})),
     phase("fabric-converging", {}, {"gpu.fabric": red("in progress", *BOTH), "gpu.fabric_clique": red("not known", *BOTH)}),
     phase("regression", {"gpu.memory_total": "42759880704", "gpu.nvlink": "17 are active", "gpu.gsp_version": "1.2.3"}),
-    phase("hang", dict(NO_GPU, **{"nvml.answers": "did not answer within 0.4 s in nvmlDeviceGetPowerUsage"}), node.SILENT, also=(node.short_deadline,)),
+    phase("hang", dict(NO_GPU, **{"nvml.answers": "did not answer within 1 s"}), node.SILENT, also=(node.short_deadline,)),
 )
 # Judged in tests of their own.
 OTHERS = ("steady", "hang-unkillable")
@@ -119,12 +119,12 @@ def test_a_call_that_nothing_ends_is_remembered(sick, healthy):
         with pytest.raises(AssertionError, match="no freezer of cgroup version 1"):
             sick(phase("hang-unkillable"))
         return
-    world = sick(phase("hang-unkillable", also=(node.short_deadline,)))
+    world = sick(phase("hang-unkillable"))
+    world.deadline_s = 4  # the call has to be reached, also on a machine that is busy
     first = phase("first", dict(NO_GPU, **{"nvml.answers": "cannot be ended and is still stuck"}), node.SILENT)
     again = phase("again", dict(NO_GPU, **{"nvml.answers": "previous NVML call still stuck"}), node.SILENT)
     for one in (first, again):
         health = w.judge(world.reading(well.reading["kernel_log"]["position"]), well.baseline)
         matrix.assert_exactly(one, health, well)
-        assert health["action"] == "reboot" or health["action"] == "hold"
     world.sim("clear")
     assert w.judge(world.reading(), well.baseline)["verdict"] == "pass"

@@ -15,6 +15,8 @@ import copy
 import ctypes
 import functools
 import importlib
+import importlib.machinery
+import importlib.util
 import io
 import json
 import os
@@ -63,22 +65,31 @@ def gpusim():
     return sys.modules["gpusim.cli"]
 
 
+class Compiled(importlib.machinery.SourceFileLoader):
+    """Loads a module that was compiled before: every reading is a process of its own, and would compile the binding again."""
+
+    def __init__(self, fullname, path):
+        super().__init__(fullname, path)
+        self.compiled = super().get_code(fullname)
+
+    def get_code(self, fullname):
+        return self.compiled
+
+
 @functools.lru_cache(maxsize=None)
-def binding_code(version):
-    """The binding, compiled once: every reading is a process of its own, and would compile it again."""
-    path = wheels.path(version) / "pynvml.py"
-    return compile(path.read_bytes(), str(path), "exec")
+def loader(version):
+    return Compiled("pynvml", str(wheels.path(version) / "pynvml.py"))
 
 
 def binding(library, version=wheels.VERSIONS[-1]):
     """A loader of the binding, to be called in the child: the library of one node is loaded in no other process."""
-    code = binding_code(version)
+    compiled = loader(version)
 
     def load(*_archive):
         ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
-        module = types.ModuleType("pynvml")
+        module = importlib.util.module_from_spec(importlib.util.spec_from_loader("pynvml", compiled))
         sys.modules["pynvml"] = module
-        exec(code, module.__dict__)
+        compiled.exec_module(module)
         return module, {"version": version, "source": "shipped"}
 
     return load

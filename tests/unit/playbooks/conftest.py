@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -133,22 +134,32 @@ class Fleet:
         path.write_text(json.dumps({"all": {"children": {"gpu_nodes": {"hosts": hosts}}, "vars": variables}}))
         return path
 
-    def step_through(self, playbook, decide):
-        """Run it with --step and answer what DECIDE(task) says; the tasks that were asked about, and the answers."""
+    def step_through(self, playbook, decide, quiet_s=12, limit_s=240):
+        """Run it with --step and answer what DECIDE(task) says; the tasks that were asked about, and the answers.
+
+        A host whose task was declined is never taken up again by the strategy host_pinned (nor by free): Ansible then asks nothing more
+        and waits for ever, so that it is interrupted once it has been quiet for a while after a no.
+        """
         process = self.start(playbook, "--step", stdin=subprocess.PIPE)
-        asked = []
+        asked, length = [], 0
+        began = changed = time.monotonic()
         try:
-            deadline = time.monotonic() + 240
-            while process.poll() is None and time.monotonic() < deadline:
+            while process.poll() is None:
+                assert time.monotonic() - began < limit_s, "it asked for %d tasks and neither went on nor came to an end" % len(asked)
                 process.log.seek(0)
-                prompts = re.findall(r"Perform task: TASK: (.*?) (?:on \S+ )?\(N\)o/\(y\)es/\(c\)ontinue: ", process.log.read())
+                text = process.log.read()
+                if len(text) != length:
+                    length, changed = len(text), time.monotonic()
+                prompts = re.findall(r"Perform task: TASK: (.*?) (?:on \S+ )?\(N\)o/\(y\)es/\(c\)ontinue: ", text)
                 # Every prompt is printed once more, as a banner, when it was answered.
                 if len(prompts) == 2 * len(asked) + 1:
                     asked.append((prompts[-1], decide(prompts[-1])))
                     process.stdin.write(asked[-1][1].encode() + b"\n")
                     process.stdin.flush()
+                elif "n" in [answer for task, answer in asked] and time.monotonic() - changed > quiet_s:
+                    process.send_signal(signal.SIGINT)
+                    process.wait(timeout=30)
                 time.sleep(0.05)
-            assert process.poll() is not None, "it did not come to an end"
         finally:
             process.kill()
             process.wait()

@@ -27,7 +27,8 @@ class ActionModule(RolloutAction):
             line = "%s: %s" % (node, " ".join([arguments["step"] or "", "(%s)" % arguments["detail"] if arguments["detail"] else ""]).strip() or "go")
             self.say(line)
             return {"answer": "go", "reason": "outside of any rollout", "phase": arguments["phase"], "recover": False, "documents": {}, "ticket": None,
-                    "from_version": None, "to_version": None, "attempt": 0, "position": None, "total": 0, "turn": 1}
+                    "from_version": None, "to_version": None, "attempt": 0, "position": None, "total": 0, "turn": 1,
+                    "soak_s": 0}
         book = self.book(arguments)
         if arguments["step"] and state.STEPS.get(arguments["step"], ("",))[0] != arguments["phase"]:
             raise state.StateError("rollout_gate was told step %r, which is none of phase %s: %s." % (
@@ -108,6 +109,7 @@ class ActionModule(RolloutAction):
             # Work was begun on it under a dead controller, after its baseline had been kept.
             "recover": bool(went and phase == state.DRAIN and planned and any(step.name not in ("evidence", "prestage") for step in planned.steps)),
             "documents": {},
+            "soak_s": view.policy["canary_soak_s"] if planned and planned.canary else 0,
             "ticket": dataclasses.asdict(planned.ticket) if went and planned and planned.ticket else None,
             "attempt": planned.attempt if planned else 0,
             "position": planned.went if planned else None,

@@ -12,10 +12,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction, refresh_report
 
 # Options that are limits of the same name.
-LIMITS = (
-    "max_down", "max_draining", "failure_budget", "failure_percent", "failure_classes", "domain_caps", "growth_start", "growth_step",
-    "common_cause", "canary_failures", "max_delta_unhealthy", "broken_elsewhere", "ticket_s", "windows", "node_s",
-)
+# Every number of the policy that is an option; the others are found out here.
+LIMITS = tuple(key for key in limits.DEFAULTS if key in ARGUMENT_SPEC)
 APPROVAL_LETTERS = 8
 
 

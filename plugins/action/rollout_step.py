@@ -46,6 +46,8 @@ class ActionModule(RolloutAction):
                 transaction.save(node, name, document)
             for event, fields in self.events(arguments, found):
                 transaction.append(event, run=view.run, node=node, **fields)
+            if arguments["failed"] and arguments["stop_rollout"]:
+                transaction.append("control", run=view.run, verb="stop", user="the policy", reason="%s failed, and on_failure is stop" % node)
             # When every node has failed Ansible runs no further play, so that the last node closes the run.
             if arguments["state"] and state.nothing_left(view):
                 transaction.append("end", run=view.run)

@@ -138,6 +138,10 @@ ticket:
   returned: success
   type: dict
   sample: {ident: 6a8f, phase: down, granted: "2026-01-31T12:00:00.000Z", expires: "2026-01-31T16:00:00.000Z", sha256: 4be1}
+soak_s:
+  description: How many seconds the node has to stay healthy at work before it counts as done; V(0) for a node that is no canary.
+  returned: success
+  type: int
 documents:
   description: What an earlier controller kept of the node (C(baseline), C(services)), when RV(recover) is true.
   returned: success

@@ -134,6 +134,11 @@ options:
       - The number of canaries that may fail without an end of the rollout.
     type: int
     default: 0
+  canary_soak_s:
+    description:
+      - How many seconds a canary has to stay healthy at work, looked at again and again, before it counts as done and others go.
+    type: int
+    default: 0
   windows:
     description:
       - Maintenance windows, each with C(from) and C(to) such as V('22:00'), and if need be C(days) (V(mon) to V(sun)) and C(timezone) (UTC by
@@ -271,6 +276,7 @@ ARGUMENT_SPEC = dict(
     canaries=dict(type="list", elements="str", default=[]),
     canaries_per_stratum=dict(type="int", default=0),
     canary_failures=dict(type="int", default=0),
+    canary_soak_s=dict(type="int", default=0),
     windows=dict(type="list", elements="dict", default=[]),
     node_s=dict(type="int", default=900),
     ticket_s=dict(type="int", default=14400),

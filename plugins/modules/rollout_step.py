@@ -59,6 +59,7 @@ options:
       - reboot
       - validate
       - return
+      - soak
       - rollback_install
       - rollback_prove
       - rollback_reboot
@@ -73,6 +74,11 @@ options:
       - Close the open step as failed, with this reason. It stays the reason of the node unless O(reason) says another.
     type: str
     default: ''
+  stop_rollout:
+    description:
+      - With O(failed), let no further node start either, as an operator's stop does. Nodes in flight finish.
+    type: bool
+    default: false
   failed_checks:
     description:
       - The ids of the health checks that failed, with O(failed). Two nodes that fail the same ones fail alike, which stops the rollout.
@@ -151,6 +157,7 @@ ARGUMENT_SPEC = dict(
             "reboot",
             "validate",
             "return",
+            "soak",
             "rollback_install",
             "rollback_prove",
             "rollback_reboot",
@@ -159,6 +166,7 @@ ARGUMENT_SPEC = dict(
     ),
     detail=dict(type="str", default=""),
     failed=dict(type="str", default=""),
+    stop_rollout=dict(type="bool", default=False),
     failed_checks=dict(type="list", elements="str", default=[]),
     state=dict(type="str", choices=["done", "failed", "rolled_back", "quarantined", "lost", "skipped", "pending"]),
     reason=dict(type="str", default=""),

@@ -137,7 +137,7 @@ def _canaries(view, node, present):
     left = [other.name for other in canaries if other.state == "pending" and present is not None and other.name not in present]
     if left:
         return Decision("stop", "canary %s did not go, so that nothing is known of the change where it would have shown" % listed(left))
-    waiting = [other.name for other in canaries if other.state not in state.ENDED]
+    waiting = ["%s%s" % (other.name, " (it soaks)" if other.state == "soaking" else "") for other in canaries if other.state not in state.ENDED]
     return Decision("wait", "canaries go first: %s" % listed(waiting)) if waiting else None
 
 
@@ -156,7 +156,7 @@ def _out_by_domain(view, name):
     """The nodes that are out of each failure domain, without this one, by (key, domain); empty where the policy caps none."""
     out = {}
     if view.policy["domain_caps"]:
-        for other in view.nodes.having(*(state.IN_FLIGHT + state.OUT_OF_SERVICE)):
+        for other in view.nodes.having(*(state.LEAVING + state.OUT_OF_SERVICE)):
             if other.name != name:
                 for item in other.domains.items():
                     out.setdefault(item, []).append(other)

@@ -24,6 +24,7 @@ DEFAULTS = {
     "growth_step": 1,
     "common_cause": 2,  # 0: never
     "canary_failures": 0,
+    "canary_soak_s": 0,  # how long a canary has to stay healthy at work before others go
     "max_delta_unhealthy": None,  # percent of the fleet
     "broken_elsewhere": 0,
     "fleet": 1,
@@ -93,7 +94,7 @@ def complete(given, fleet):
         policy[key] = percent(key, policy[key])
     policy["failure_classes"] = _amounts("failure_classes", policy["failure_classes"], fleet, state.CLASSES)
     policy["domain_caps"] = _amounts("domain_caps", policy["domain_caps"], fleet)
-    for key in ("growth_start", "growth_step", "common_cause", "canary_failures", "broken_elsewhere", "ticket_s", "node_s"):
+    for key in ("growth_start", "growth_step", "common_cause", "canary_failures", "canary_soak_s", "broken_elsewhere", "ticket_s", "node_s"):
         value = policy[key]
         if value is not None and (isinstance(value, bool) or not re.fullmatch(r"[0-9]+", str(value))):
             raise LimitError("rollout_%s is %r; expected a number of at least 0." % (key, value))

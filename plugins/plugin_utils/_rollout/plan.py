@@ -171,7 +171,7 @@ def build(target, probes, policy, previous=None, canaries=(), targets=None, cana
 
 def estimate(plan, node_s):
     """(lower bound, expected) seconds of the part in which nodes go, each taking NODE_S: what the slots alone cost, and with canaries
-    first, growth and caps of failure domains.
+    first and their soak, growth and caps of failure domains.
     """
     if not plan.order:
         return 0, 0
@@ -204,6 +204,8 @@ def estimate(plan, node_s):
         waiting[:0] = skipped
         clock, name = heapq.heappop(running)
         left -= name in canaries
+        if name in canaries and not left:
+            clock += policy["canary_soak_s"]
         if policy["growth_start"] is not None:
             size = min(slots, size + policy["growth_step"])
     return bound, int(round(clock))
@@ -217,6 +219,8 @@ def _limits(policy):
     words += ["%d of one %s" % (cap, key) for key, cap in sorted(policy["domain_caps"].items())]
     if policy["growth_start"] is not None:
         words.append("beginning with %d" % policy["growth_start"])
+    if policy["canary_soak_s"]:
+        words.append("canaries soak for %s" % span(policy["canary_soak_s"]))
     words.append("stop at %d failed" % policy["failure_budget"])
     if policy["failure_percent"] is not None:
         words.append("or more than %g %%" % policy["failure_percent"])

@@ -28,12 +28,15 @@ STEPS = {
     "rollback_reboot": (DOWN, "down"),
     "rollback_validate": (DOWN, "validating"),
     "return": (RETURN, "validating"),
+    "soak": (RETURN, "soaking"),
 }
 # Whatever a ticket is for, and even when it ran out, it never keeps anybody from putting a node back.
 ALWAYS = ("rollback_install", "rollback_prove", "rollback_reboot", "rollback_validate")
-IN_FLIGHT = ("draining", "down", "validating")
-# States in which a node serves no work because of this rollout. A draining node still runs its jobs.
+IN_FLIGHT = ("draining", "down", "validating", "soaking")
+# States in which a node serves no work because of this rollout. A draining node still runs its jobs, and a soaking one runs jobs again.
 NOT_SERVING = ("down", "validating")
+# What a failure domain lacks, or is about to.
+LEAVING = ("draining",) + NOT_SERVING
 OUT_OF_SERVICE = ("lost", "quarantined")
 FAILED = ("failed", "rolled_back", "quarantined", "lost")
 ENDED = ("done", "skipped") + FAILED
@@ -324,7 +327,7 @@ def require_ticket(view, node, step, now):
 
 def failure_class(node):
     """Why a node in flight fails, by how far it came."""
-    if node.state in NOT_SERVING:
+    if node.state in NOT_SERVING or node.state == "soaking":
         return HARD
     return SICK if not node.steps or node.steps[-1].name == "evidence" else SOFT
 

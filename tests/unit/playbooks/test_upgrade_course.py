@@ -99,7 +99,7 @@ def test_a_node_that_cannot_be_put_back_is_quarantined_and_holds_its_slot(fleet)
     result = fleet.run("upgrade", rollout_failure_budget=3)
     assert result.rc == 2
     assert result.states == {"a1": "quarantined", "a2": "pending"}
-    assert "the build of 2.0.1 failed; and it could not be put back: the build of 1.0.1 failed" in result.report["nodes"]["a1"]["reason"]
+    assert "the build of 2.0.1 failed; it was not put back: the build of 1.0.1 failed" in result.report["nodes"]["a1"]["reason"]
     marker = json.loads((fleet.nodes / "a1" / "state" / "quarantine.json").read_text())
     assert (marker["node"], marker["version"], marker["previous_version"]) == ("a1", NEW, OLD)
     assert fleet.read("a1")["running"] == []
@@ -108,6 +108,51 @@ def test_a_node_that_cannot_be_put_back_is_quarantined_and_holds_its_slot(fleet)
     again = fleet.run("upgrade", rollout_failure_budget=3, rollout_max_down=2)
     assert again.rc == 2
     assert again.states == {"a1": "quarantined", "a2": "done"}, "the marker keeps the node out of later rollouts"
+
+
+@pytest.mark.parametrize("policy, others", [("quarantine", "done"), ("stop", "pending")])
+def test_a_node_is_left_as_it_failed_where_the_policy_says_so(fleet, policy, others):
+    fleet.add("a1", sick_with=[NEW])
+    fleet.add("a2")
+    result = fleet.run("upgrade", rollout_failure_budget=5, rollout_max_down=2, rollout_canaries=["a1"], rollout_canary_failures=1,
+                       rollout_on_failure=policy)
+    assert result.rc == 2
+    assert result.states["a1"] == "quarantined"
+    assert (fleet.read("a1")["loaded"], fleet.read("a1")["disk"]) == (NEW, NEW), "nobody touched it after its failure"
+    assert "GPU 3 does not answer" in result.report["nodes"]["a1"]["reason"] and "on_failure: " + policy in result.report["nodes"]["a1"]["reason"]
+    assert (fleet.nodes / "a1" / "state" / "quarantine.json").exists()
+    assert result.states["a2"] == "pending"
+    assert ("stopped by the policy: a1 failed" in result.output) == (policy == "stop")
+    assert ("no canary is done" in result.output) == (policy == "quarantine")
+
+
+def test_a_canary_has_to_stay_healthy_at_work_before_others_go(fleet):
+    for name in ("a1", "a2"):
+        fleet.add(name)
+    result = fleet.run("upgrade", rollout_max_down=2, rollout_canaries=["a1"], rollout_canary_soak_s=2, gpu_node_upgrade_soak_interval=1)
+    assert result.rc == 0 and result.states == {"a1": "done", "a2": "done"}
+    steps = {name: {step["name"]: step for step in node["steps"]} for name, node in result.report["nodes"].items()}
+    assert "soak" in steps["a1"] and "soak" not in steps["a2"]
+    assert steps["a1"]["soak"]["finished"] <= steps["a2"]["evidence"]["started"]
+    assert fleet.read("a1")["log"][-2:] == ["looked at, at work"] * 2 and "canaries go first: a1" in result.output
+
+
+def test_a_canary_that_falls_ill_at_work_is_put_back_and_nobody_else_goes(fleet):
+    fleet.add("a1", sick_at_work_with=[NEW])
+    fleet.add("a2")
+    result = fleet.run("upgrade", rollout_failure_budget=5, rollout_canaries=["a1"], rollout_canary_soak_s=2, gpu_node_upgrade_soak_interval=1)
+    assert result.rc == 2 and result.states == {"a1": "rolled_back", "a2": "pending"}
+    assert "GPU 3 had XID 79 at work" in result.report["nodes"]["a1"]["reason"]
+    assert fleet.read("a1")["loaded"] == OLD and fleet.touched() == ["a1"]
+    assert "canary a1 failed" in result.output
+
+
+def test_no_job_is_stopped_to_put_a_canary_back(fleet):
+    fleet.add("a1", sick_at_work_with=[NEW], busy_with=[NEW])
+    result = fleet.run("upgrade", rollout_canaries=["a1"], rollout_canary_soak_s=1, gpu_node_upgrade_soak_interval=1)
+    assert result.rc == 2 and result.states == {"a1": "quarantined"}
+    assert fleet.read("a1")["loaded"] == NEW
+    assert "no job is stopped to put it back: pid 4711" in result.report["nodes"]["a1"]["reason"]
 
 
 def test_a_node_that_is_lost_in_its_reboot_counts_as_failed_and_as_down(fleet):

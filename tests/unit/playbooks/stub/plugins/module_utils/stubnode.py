@@ -48,7 +48,7 @@ def snapshot(node):
     def value(what):
         return {"value": what, "rc": 0}
 
-    processes = [{"pid": 4711, "used_bytes": 1}] if node.get("busy") else []
+    processes = [{"pid": 4711, "used_bytes": 1}] if node.get("busy") or node["loaded"] in node.get("busy_with", []) else []
     persistence = 1 if "nvidia-persistenced.service" in node["running"] else 0
     return {
         "schema": "gpufleet.snapshot/1",

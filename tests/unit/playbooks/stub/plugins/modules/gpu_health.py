@@ -23,6 +23,10 @@ def main():
     checks = []
     if node["loaded"] in node.get("sick_with", []):
         checks.append({"id": "gpu_answers", "entity": "GPU-3", "status": "fail", "message": "GPU 3 does not answer with driver %s" % node["loaded"]})
+    if module.params["phase"] == "soak":
+        stubnode.note(node, "looked at, at work")
+        if node["loaded"] in node.get("sick_at_work_with", []):
+            checks.append({"id": "xid", "entity": "GPU-3", "status": "fail", "message": "GPU 3 had XID 79 at work"})
     if wanted and wanted != node["loaded"]:
         checks.append({"id": "driver_version", "entity": "node", "status": "fail", "message": "driver %s runs, expected %s" % (node["loaded"], wanted)})
     health = {"schema": "gpufleet.health/1", "verdict": "fail" if checks else "pass", "checks": checks, "simulated": True}

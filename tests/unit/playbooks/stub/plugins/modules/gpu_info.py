@@ -9,7 +9,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils import stubnode
 
 
 def main():
-    module = AnsibleModule(argument_spec={}, supports_check_mode=True)
+    module = AnsibleModule(argument_spec=dict(gather_subset=dict(type="list", elements="str")), supports_check_mode=True)
     module.exit_json(changed=False, snapshot=stubnode.snapshot(stubnode.load()))
 
 

@@ -20,6 +20,8 @@ import time
 
 import pytest
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger
+
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 OLD, NEW = "1.0.1", "2.0.1"
@@ -108,6 +110,18 @@ class Fleet:
     def touched(self):
         return [name for name in self.names if self.read(name)["log"]]
 
+    def went(self):
+        """Nodes that were given leave to begin, whether or not anything came of it."""
+        return [node.name for node in self.view().nodes.everything() if node.went is not None]
+
+    def view(self, rollout_id="upgrade-" + NEW, url=""):
+        """What the ledger says."""
+        return ledger.Ledger(str(self.artifacts), rollout_id, url).view()
+
+    def recorded(self, url=""):
+        """The state of every node in the ledger."""
+        return {node.name: node.state for node in self.view(url=url).nodes.everything()}
+
     def inventory(self):
         hosts = {
             name: {
@@ -167,6 +181,11 @@ class Fleet:
             process.log.close()
         return asked
 
+    def playbook(self, name):
+        """A playbook of the collection, or one that a test wrote beside the inventory."""
+        own = self.directory / (name + ".yml")
+        return own if own.exists() else self.collection / "playbooks" / (name + ".yml")
+
     def start(self, playbook, *arguments, stdin=subprocess.DEVNULL, **extra):
         environment = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
         environment.update(
@@ -182,11 +201,15 @@ class Fleet:
             PYTHONDONTWRITEBYTECODE="1",
         )
         (self.directory / "ansible.cfg").write_text("")
-        command = [sys.executable, "-m", "ansible", "playbook", "-i", str(self.inventory()), str(self.collection / "playbooks" / (playbook + ".yml"))]
+        command = [sys.executable, "-m", "ansible", "playbook", "-i", str(self.inventory()), str(self.playbook(playbook))]
         for key, value in extra.items():
             command += ["-e", json.dumps({key: value})]
-        log = open(self.directory / "output", "w+", encoding="utf-8")
-        process = subprocess.Popen(command + list(arguments), env=environment, stdout=log, stderr=subprocess.STDOUT, stdin=stdin)
+        number = len(list(self.directory.glob("output*")))
+        log = open(self.directory / ("output%d" % number), "w+", encoding="utf-8")
+        # A session of its own: what a signal makes Ansible do to its process group stays away from the tests.
+        process = subprocess.Popen(
+            command + list(arguments), env=environment, stdout=log, stderr=subprocess.STDOUT, stdin=stdin, start_new_session=True
+        )
         process.log = log
         return process
 

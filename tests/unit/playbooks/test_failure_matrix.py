@@ -23,10 +23,12 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rol
 OLD, NEW = "1.0.1", "2.0.1"
 NAMES = ("a1", "a2", "a3", "a4")
 DOWN = 2
+# Nodes that wait ask anew every few seconds: often enough to learn of a lost node, and seldom enough to leave the machine to those that work.
+PATIENCE = {"gpu_node_upgrade_gate_patience": 3, "gpu_node_upgrade_gate_patience_max": 6}
 BUDGET = r"stop \(the failure budget of [23] is spent by a[12]"
 
 
-def wait_for(condition, seconds=180):
+def wait_for(condition, seconds=300):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it never happened"
@@ -60,7 +62,7 @@ def within(fleet, budget):
 )
 def test_when_all_nodes_are_bad_in_the_same_way(fleet, fields, budget, state, reason, stopped):
     all_of(fleet, **fields)
-    result = fleet.run("upgrade", rollout_max_down=DOWN, rollout_failure_budget=budget)
+    result = fleet.run("upgrade", rollout_max_down=DOWN, rollout_failure_budget=budget, **PATIENCE)
     assert result.rc in (2, 4)
     within(fleet, budget)
     assert fleet.recorded() == {name: state if name in fleet.went() else "pending" for name in NAMES}
@@ -74,7 +76,7 @@ def test_failed_and_unreachable_in_the_same_step(fleet):
     all_of(fleet)
     fleet.change("a1", cannot_install=[NEW])
     fleet.change("a2", unreachable_at="driver_packages")
-    result = fleet.run("upgrade", rollout_max_down=DOWN, rollout_failure_budget=2)
+    result = fleet.run("upgrade", rollout_max_down=DOWN, rollout_failure_budget=2, **PATIENCE)
     assert result.rc in (2, 4)
     within(fleet, 2)
     states = fleet.recorded()
@@ -97,7 +99,7 @@ def test_a_host_that_failed_in_an_earlier_play(fleet):
         "      when: inventory_hostname == 'a1'\n"
         "- ansible.builtin.import_playbook: gpufleet.lifecycle.upgrade\n"
     )
-    result = fleet.run("after_another", rollout_max_down=1)
+    result = fleet.run("after_another", rollout_max_down=1, **PATIENCE)
     assert result.rc in (2, 4)
     assert fleet.went() == ["a2"]
     assert fleet.recorded() == {"a1": "failed", "a2": "rolled_back", "a3": "pending", "a4": "pending"}
@@ -108,7 +110,7 @@ def test_a_host_that_failed_in_an_earlier_play(fleet):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL], ids=lambda number: number.name)
 def test_a_signal_ends_it_and_the_next_run_goes_on(fleet, number):
     all_of(fleet, waits_in_install=True)
-    process = fleet.start("upgrade", rollout_max_down=DOWN, rollout_failure_budget=2)
+    process = fleet.start("upgrade", rollout_max_down=DOWN, rollout_failure_budget=2, **PATIENCE)
     try:
         wait_for(lambda: "waits" in fleet.read("a1")["log"] and "waits" in fleet.read("a2")["log"])
         process.send_signal(number)
@@ -125,7 +127,7 @@ def test_a_signal_ends_it_and_the_next_run_goes_on(fleet, number):
     wait_for(lambda: not left_behind(fleet), 60)
     assert fleet.touched() == ["a1", "a2"], "nobody went on behind the controller's back"
 
-    result = fleet.run("upgrade", rollout_max_down=DOWN, rollout_failure_budget=2)
+    result = fleet.run("upgrade", rollout_max_down=DOWN, rollout_failure_budget=2, **PATIENCE)
     assert result.rc == 0
     assert fleet.recorded() == dict.fromkeys(NAMES, "done")
     assert "a1: driver 1.0.1 -> 2.0.1, was in flight when its controller died" in result.output
@@ -149,7 +151,7 @@ def test_a_hung_module_holds_its_slot_and_nothing_else(fleet):
     all_of(fleet)
     fleet.change("a1", hangs_in_install=True)
     fleet.change("a2", sick_with=[NEW])
-    process = fleet.start("upgrade", rollout_max_down=DOWN, rollout_failure_budget=1)
+    process = fleet.start("upgrade", rollout_max_down=DOWN, rollout_failure_budget=1, **PATIENCE)
     try:
         wait_for(lambda: fleet.recorded().get("a2") == "rolled_back")
         process.log.seek(0)
@@ -190,7 +192,7 @@ def fill(directory):
 def test_a_full_disk_on_the_controller(fleet, small_disk):
     all_of(fleet)
     fleet.change("a1", waits_in_install=True)
-    process = fleet.start("upgrade", rollout_max_down=1, rollout_failure_budget=1)
+    process = fleet.start("upgrade", rollout_max_down=1, rollout_failure_budget=1, **PATIENCE)
     try:
         wait_for(lambda: "waits" in fleet.read("a1")["log"])
         fill(small_disk)
@@ -208,7 +210,7 @@ def test_a_full_disk_on_the_controller(fleet, small_disk):
     assert fleet.touched() == ["a1"]
     assert fleet.recorded() == {"a1": "down", "a2": "pending", "a3": "pending", "a4": "pending"}
 
-    result = fleet.run("upgrade")
+    result = fleet.run("upgrade", **PATIENCE)
     assert result.rc == 0
     assert fleet.recorded() == dict.fromkeys(NAMES, "done")
     assert "a1: driver 1.0.1 -> 2.0.1, was in flight when its controller died, in step install" in result.output
@@ -218,7 +220,7 @@ def test_the_database_is_gone_for_half_a_minute(fleet, postgresql):
     url = postgresql.database("course%d" % time.monotonic_ns())
     all_of(fleet)
     fleet.change("a1", waits_in_install=True)
-    process = fleet.start("upgrade", rollout_max_down=1, rollout_ledger=url)
+    process = fleet.start("upgrade", rollout_max_down=1, rollout_ledger=url, **PATIENCE)
     try:
         wait_for(lambda: "waits" in fleet.read("a1")["log"])
         postgresql.stop()
@@ -243,7 +245,7 @@ def test_the_database_is_gone_for_half_a_minute(fleet, postgresql):
 def test_of_two_that_start_at_once_exactly_one_runs(fleet):
     for name in NAMES[:2]:
         fleet.add(name)
-    both = [fleet.start("upgrade", rollout_max_down=1) for dummy in range(2)]
+    both = [fleet.start("upgrade", rollout_max_down=1, **PATIENCE) for dummy in range(2)]
     try:
         codes = [process.wait(timeout=300) for process in both]
     finally:

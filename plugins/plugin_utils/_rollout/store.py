@@ -25,8 +25,8 @@ except ImportError:  # told when a ledger is opened, with the way out
 
 SCHEMA_VERSION = "1"
 PATIENCE_S = 120.0
-# What SQLite says of a file that somebody else holds at the moment.
-BUSY = ("database is locked", "database table is locked", "database schema is locked", "database is busy")
+# What SQLite says when waiting mends nothing.
+BROKEN = ("disk is full", "disk I/O error", "unable to open database file", "readonly database", "malformed", "not a database")
 DIRECTORY_MODE, FILE_MODE = 0o700, 0o600
 
 
@@ -207,8 +207,7 @@ class Store:
             try:
                 return attempt()
             except (sa_exc.OperationalError, sa_exc.InterfaceError) as exc:
-                if self.sqlite and not any(word in self._why(exc) for word in BUSY):
-                    # A full disk, or a file that cannot be opened, does not go away by itself.
+                if self.sqlite and any(word in self._why(exc) for word in BROKEN):
                     raise StoreError("The ledger %s cannot be used: %s." % (self.shown, self._why(exc))) from None
                 if time.monotonic() + pause > until:
                     raise StoreError("The ledger %s did not answer within %d s: %s. Nothing was decided; see to the database and run the playbook again." % (

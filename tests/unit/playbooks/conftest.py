@@ -216,7 +216,7 @@ class Fleet:
     def run(self, playbook, *arguments, **extra):
         process = self.start(playbook, *arguments, **extra)
         try:
-            process.wait(timeout=300)
+            process.wait(timeout=600)
         finally:
             process.kill()
             process.wait()

@@ -127,7 +127,7 @@ def test_a_signal_ends_it_and_the_next_run_goes_on(fleet, number):
     wait_for(lambda: not left_behind(fleet), 60)
     assert fleet.touched() == ["a1", "a2"], "nobody went on behind the controller's back"
 
-    result = fleet.run("upgrade", rollout_max_down=DOWN, rollout_failure_budget=2, **PATIENCE)
+    result = fleet.run("upgrade", rollout_max_down=4, rollout_failure_budget=2, **PATIENCE)
     assert result.rc == 0
     assert fleet.recorded() == dict.fromkeys(NAMES, "done")
     assert "a1: driver 1.0.1 -> 2.0.1, was in flight when its controller died" in result.output
@@ -210,7 +210,7 @@ def test_a_full_disk_on_the_controller(fleet, small_disk):
     assert fleet.touched() == ["a1"]
     assert fleet.recorded() == {"a1": "down", "a2": "pending", "a3": "pending", "a4": "pending"}
 
-    result = fleet.run("upgrade", **PATIENCE)
+    result = fleet.run("upgrade", rollout_max_down=4, **PATIENCE)
     assert result.rc == 0
     assert fleet.recorded() == dict.fromkeys(NAMES, "done")
     assert "a1: driver 1.0.1 -> 2.0.1, was in flight when its controller died, in step install" in result.output

@@ -10,7 +10,7 @@ TESTS := $(PYTHON) -m tests.tools.run_tests
 
 .PHONY: help
 help: ## show this list
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: ## install the Debian packages that are missing here, and the collection's import path (the others do it by themselves)
@@ -44,6 +44,10 @@ molecule: setup ## the scenarios on the lab alone
 .PHONY: bench
 bench: setup ## what reading 8 simulated GPUs costs a node, against ansible.builtin.ping; fails past its limits
 	@tests/tools/with.sh main python3 -m tests.bench.gpu_info
+
+.PHONY: bench-rollout
+bench-rollout: setup ## how close a rollout over 100 stand-in nodes comes to the shortest time, against waves, in one run of about 25 minutes
+	@tests/tools/with.sh main python3 -m tests.bench.rollout $(ARGS)
 
 .PHONY: rehearse
 rehearse: setup ## run your own playbook on the lab: INVENTORY=path PLAYBOOK=path [ARGS="-e ..."]

@@ -66,7 +66,8 @@ class ActionModule(RolloutAction):
         for name in arguments["audits"]:
             ledger.check_node(name)
         probes = [probe(name, audit, markers.get(name), domains.get(name, {})) for name, audit in arguments["audits"].items()]
-        policy = limits.complete({key: arguments[key] for key in LIMITS}, len(probes))
+        given = {key: arguments[key] for key in LIMITS}
+        policy = limits.complete(dict(given, waves=given["waves"] if arguments["mode"] == "waves" else []), len(probes))
         windows.require_room(policy["windows"], datetime.datetime.now(datetime.timezone.utc), policy["node_s"])
         self.enough_forks(policy, task_vars)
 

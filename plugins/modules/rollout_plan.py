@@ -140,6 +140,20 @@ options:
       - How many seconds a canary has to stay healthy at work, looked at again and again, before it counts as done and others go.
     type: int
     default: 0
+  mode:
+    description:
+      - With V(window) the next node starts as soon as a slot is free. With V(waves) no node of a wave starts before every node of the one before
+        has ended. All limits hold in both.
+    type: str
+    choices: [window, waves]
+    default: window
+  waves:
+    description:
+      - Sizes of the waves with O(mode=waves), each a number of nodes or a share of those that go, rounded down and at least 1. The last one repeats.
+      - Within a wave O(max_down) says how many nodes are down at a time.
+    type: list
+    elements: raw
+    default: [1, 10%, 25%, 100%]
   windows:
     description:
       - Maintenance windows, each with C(from) and C(to) such as V('22:00'), and if need be C(days) (V(mon) to V(sun)) or one C(date), and C(timezone) (UTC by
@@ -286,6 +300,8 @@ ARGUMENT_SPEC = dict(
     canaries_per_stratum=dict(type="int", default=0),
     canary_failures=dict(type="int", default=0),
     canary_soak_s=dict(type="int", default=0),
+    mode=dict(type="str", default="window", choices=["window", "waves"]),
+    waves=dict(type="list", elements="raw", default=[1, "10%", "25%", "100%"]),
     windows=dict(type="list", elements="dict", default=[]),
     node_s=dict(type="int", default=900),
     ticket_s=dict(type="int", default=14400),

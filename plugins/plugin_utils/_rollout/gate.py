@@ -66,6 +66,9 @@ def _drain(view, node, present, now):
     canaries = _canaries(view, node, present)
     if canaries:
         return canaries
+    earlier = _waves(view, node, present)
+    if earlier:
+        return earlier
     out = _out_by_domain(view, node.name)
     full = _domains(view, node, out)
     if full:
@@ -139,6 +142,20 @@ def _canaries(view, node, present):
         return Decision("stop", "canary %s did not go, so that nothing is known of the change where it would have shown" % listed(left))
     waiting = ["%s%s" % (other.name, " (it soaks)" if other.state == "soaking" else "") for other in canaries if other.state not in state.ENDED]
     return Decision("wait", "canaries go first: %s" % listed(waiting)) if waiting else None
+
+
+def _waves(view, node, present):
+    """No wave begins before every node of the one before it has ended. Canaries are before all of them."""
+    sizes = view.policy.get("waves")
+    if not sizes or node.canary or node.position is None:
+        return None
+    number, first = limits.wave_of(sizes, node.position)
+    if not first:
+        return None
+    left = [name for name in view.nodes.waiting_before(first) if present is None or name in present]
+    left += [other.name for other in view.nodes.having(*state.IN_FLIGHT) if other.position is not None and other.position < first
+             and (present is None or other.name in present)]
+    return Decision("wait", "wave %d of %d begins when the one before it has ended: %s" % (number, len(sizes), listed(left))) if left else None
 
 
 def _ahead(view, node, present, out, room):

@@ -30,6 +30,7 @@ DEFAULTS = {
     "fleet": 1,
     "ticket_s": 4 * 3600,
     "windows": [],
+    "waves": [],  # sizes of the waves; none: a window
     "node_s": 900,
     "approved": None,  # None: nobody has to approve
 }
@@ -101,9 +102,33 @@ def complete(given, fleet):
         policy[key] = None if value is None else int(value)
     if policy["growth_start"] == 0:
         raise LimitError("rollout_growth_start is 0; expected 1 or more, otherwise no node could ever start.")
+    if not isinstance(policy["waves"], list):
+        raise LimitError("rollout_waves is %r; expected a list of numbers of nodes, or of shares, such as [1, 10%%, 100%%]." % (policy["waves"],))
+    for number, value in enumerate(policy["waves"]):
+        if amount("waves[%d]" % number, value, fleet) < 1:
+            raise LimitError("rollout_waves[%d] is %s; expected 1 or more, otherwise the wave had no node." % (number, value))
     if policy["ticket_s"] < 60:
         raise LimitError("rollout_ticket_s is %d; expected at least 60 seconds." % policy["ticket_s"])
     return policy
+
+
+def wave_sizes(given, total):
+    """Sizes of waves that TOTAL nodes fill, out of numbers and shares of them; the last one given repeats, as with C(serial)."""
+    sizes = []
+    while given and sum(sizes) < total:
+        size = amount("waves", given[min(len(sizes), len(given) - 1)], total)
+        sizes.append(min(size, total - sum(sizes)))
+    return sizes
+
+
+def wave_of(sizes, position):
+    """(number of the wave from 1, place of its first node) of the node at a place of the order; one that came later is in the last."""
+    first = 0
+    for number, size in enumerate(sizes, start=1):
+        if position < first + size or number == len(sizes):
+            return number, first
+        first += size
+    return 1, 0
 
 
 def charged(nodes):

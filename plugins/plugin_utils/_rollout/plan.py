@@ -188,13 +188,14 @@ def build(target, probes, policy, previous=None, canaries=(), targets=None, cana
     for name in first:
         nodes[name]["canary"] = True
     order = suspects + first + [name for name in rest if name not in set(first)]
+    policy = dict(policy, waves=limits.wave_sizes(policy["waves"], len(order)))
     shown = target or ", ".join(sorted(set(wanted.values()), key=natural))
-    return Plan(shown, order, nodes, dict(policy), digest(shown, order, nodes, policy))
+    return Plan(shown, order, nodes, policy, digest(shown, order, nodes, policy))
 
 
 def estimate(plan, node_s):
     """(lower bound, expected) seconds of the part in which nodes go, each taking NODE_S: what the slots alone cost, and with canaries
-    first and their soak, growth and caps of failure domains.
+    first and their soak, waves, growth and caps of failure domains.
     """
     if not plan.order:
         return 0, 0
@@ -204,6 +205,7 @@ def estimate(plan, node_s):
     size = slots if policy["growth_start"] is None else min(slots, policy["growth_start"])
     waiting, canaries = list(plan.order), set(plan.canaries)
     running: t.List[t.Tuple[float, str]] = []
+    wave = {name: limits.wave_of(policy["waves"], place)[0] for place, name in enumerate(plan.order)}
     clock = 0.0
     left = len(canaries)
     while waiting or running:
@@ -212,10 +214,11 @@ def estimate(plan, node_s):
             for item in plan.nodes[name]["domains"].items():
                 held[item] = held.get(item, 0) + 1
         skipped = []
+        now = min([wave[name] for dummy, name in running] + [wave[name] for name in waiting[:1]])
         while waiting and len(running) < size:
             name = waiting.pop(0)
             places = plan.nodes[name]["domains"]
-            barred = left and name not in canaries and not plan.nodes[name].get("suspect")
+            barred = (left and name not in canaries and not plan.nodes[name].get("suspect")) or (wave[name] > now and name not in canaries)
             if barred or any(held.get((key, places.get(key)), 0) >= cap for key, cap in policy["domain_caps"].items()):
                 skipped.append(name)
                 if barred or len(skipped) > 4 * size:
@@ -242,6 +245,8 @@ def _limits(policy):
     words += ["%d of one %s" % (cap, key) for key, cap in sorted(policy["domain_caps"].items())]
     if policy["growth_start"] is not None:
         words.append("beginning with %d" % policy["growth_start"])
+    if policy["waves"]:
+        words.append("in waves of %s" % limits.listed((str(size) for size in policy["waves"]), 8))
     if policy["canary_soak_s"]:
         words.append("canaries soak for %s" % span(policy["canary_soak_s"]))
     words.append("stop at %d failed" % policy["failure_budget"])
@@ -270,7 +275,7 @@ def describe(plan, rollout_id, node_s=0):
     for number, name in enumerate(plan.order, start=1):
         node = plan.nodes[name]
         lines.append(
-            "  %d. %s%s: driver %s -> %s%s%s"
+            "  %d. %s%s: driver %s -> %s%s%s%s"
             % (
                 number,
                 name,
@@ -278,6 +283,7 @@ def describe(plan, rollout_id, node_s=0):
                 node["from"] or "unknown",
                 node["to"],
                 ", canary" if node.get("canary") else "",
+                ", wave %d" % limits.wave_of(policy["waves"], number - 1)[0] if policy["waves"] else "",
                 ", was in flight when its controller died" if node.get("suspect") else "",
             )
         )

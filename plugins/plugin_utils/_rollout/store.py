@@ -25,6 +25,8 @@ except ImportError:  # told when a ledger is opened, with the way out
 
 SCHEMA_VERSION = "1"
 PATIENCE_S = 120.0
+# What SQLite says when waiting mends nothing.
+BROKEN = ("disk is full", "disk I/O error", "unable to open database file", "readonly database", "malformed", "not a database")
 DIRECTORY_MODE, FILE_MODE = 0o700, 0o600
 
 
@@ -205,6 +207,8 @@ class Store:
             try:
                 return attempt()
             except (sa_exc.OperationalError, sa_exc.InterfaceError) as exc:
+                if self.sqlite and any(word in self._why(exc) for word in BROKEN):
+                    raise StoreError("The ledger %s cannot be used: %s." % (self.shown, self._why(exc))) from None
                 if time.monotonic() + pause > until:
                     raise StoreError("The ledger %s did not answer within %d s: %s. Nothing was decided; see to the database and run the playbook again." % (
                         self.shown, self.patience_s, self._why(exc))) from None

@@ -13,11 +13,14 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import time
 
 import pytest
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -111,6 +114,18 @@ class Fleet:
     def touched(self):
         return [name for name in self.names if self.read(name)["log"]]
 
+    def went(self):
+        """Nodes that were given leave to begin, whether or not anything came of it."""
+        return [node.name for node in self.view().nodes.everything() if node.went is not None]
+
+    def view(self, rollout_id="upgrade-" + NEW, url=""):
+        """What the ledger says."""
+        return ledger.Ledger(str(self.artifacts), rollout_id, url).view()
+
+    def recorded(self, url=""):
+        """The state of every node in the ledger."""
+        return {node.name: node.state for node in self.view(url=url).nodes.everything()}
+
     def inventory(self):
         hosts = {
             name: {
@@ -137,28 +152,43 @@ class Fleet:
         path.write_text(json.dumps({"all": {"children": {"gpu_nodes": {"hosts": hosts}}, "vars": variables}}))
         return path
 
-    def step_through(self, playbook, decide):
-        """Run it with --step and answer what DECIDE(task) says; the tasks that were asked about, and the answers."""
+    def step_through(self, playbook, decide, quiet_s=12, limit_s=240):
+        """Run it with --step and answer what DECIDE(task) says; the tasks that were asked about, and the answers.
+
+        A host whose task was declined is never taken up again by the strategy host_pinned (nor by free): Ansible then asks nothing more
+        and waits for ever, so that it is interrupted once it has been quiet for a while after a no.
+        """
         process = self.start(playbook, "--step", stdin=subprocess.PIPE)
-        asked = []
+        asked, length = [], 0
+        began = changed = time.monotonic()
         try:
-            deadline = time.monotonic() + 240
-            while process.poll() is None and time.monotonic() < deadline:
+            while process.poll() is None:
+                assert time.monotonic() - began < limit_s, "it asked for %d tasks and neither went on nor came to an end" % len(asked)
                 process.log.seek(0)
-                prompts = re.findall(r"Perform task: TASK: (.*?) (?:on \S+ )?\(N\)o/\(y\)es/\(c\)ontinue: ", process.log.read())
+                text = process.log.read()
+                if len(text) != length:
+                    length, changed = len(text), time.monotonic()
+                prompts = re.findall(r"Perform task: TASK: (.*?) (?:on \S+ )?\(N\)o/\(y\)es/\(c\)ontinue: ", text)
                 # Every prompt is printed once more, as a banner, when it was answered.
                 if len(prompts) == 2 * len(asked) + 1:
                     asked.append((prompts[-1], decide(prompts[-1])))
                     process.stdin.write(asked[-1][1].encode() + b"\n")
                     process.stdin.flush()
+                elif "n" in [answer for task, answer in asked] and time.monotonic() - changed > quiet_s:
+                    process.send_signal(signal.SIGINT)
+                    process.wait(timeout=30)
                 time.sleep(0.05)
-            assert process.poll() is not None, "it did not come to an end"
         finally:
             process.kill()
             process.wait()
             process.stdin.close()
             process.log.close()
         return asked
+
+    def playbook(self, name):
+        """A playbook of the collection, or one that a test wrote beside the inventory."""
+        own = self.directory / (name + ".yml")
+        return own if own.exists() else self.collection / "playbooks" / (name + ".yml")
 
     def start(self, playbook, *arguments, stdin=subprocess.DEVNULL, **extra):
         environment = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
@@ -175,18 +205,22 @@ class Fleet:
             PYTHONDONTWRITEBYTECODE="1",
         )
         (self.directory / "ansible.cfg").write_text("")
-        command = [sys.executable, "-m", "ansible", "playbook", "-i", str(self.inventory()), str(self.collection / "playbooks" / (playbook + ".yml"))]
+        command = [sys.executable, "-m", "ansible", "playbook", "-i", str(self.inventory()), str(self.playbook(playbook))]
         for key, value in extra.items():
             command += ["-e", json.dumps({key: value})]
-        log = open(self.directory / "output", "w+", encoding="utf-8")
-        process = subprocess.Popen(command + list(arguments), env=environment, stdout=log, stderr=subprocess.STDOUT, stdin=stdin)
+        number = len(list(self.directory.glob("output*")))
+        log = open(self.directory / ("output%d" % number), "w+", encoding="utf-8")
+        # A session of its own: what a signal makes Ansible do to its process group stays away from the tests.
+        process = subprocess.Popen(
+            command + list(arguments), env=environment, stdout=log, stderr=subprocess.STDOUT, stdin=stdin, start_new_session=True
+        )
         process.log = log
         return process
 
     def run(self, playbook, *arguments, **extra):
         process = self.start(playbook, *arguments, **extra)
         try:
-            process.wait(timeout=300)
+            process.wait(timeout=600)
         finally:
             process.kill()
             process.wait()

@@ -7,6 +7,7 @@ import dataclasses
 import multiprocessing
 import os
 import signal
+import sqlite3
 import threading
 import time
 
@@ -296,3 +297,14 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
         files.write_file(str(path), "new")
     assert path.read_text() == "old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["x"]
+
+
+@pytest.mark.parametrize("text", ["database or disk is full", "unable to open database file", "attempt to write a readonly database", "disk I/O error"])
+def test_a_file_that_waiting_does_not_mend_is_told_at_once(tmp_path, text):
+    broken = store.Store("sqlite:///%s" % (tmp_path / "ledger.sqlite"), patience_s=600)
+
+    def attempt():
+        raise sqlalchemy.exc.OperationalError("INSERT", {}, sqlite3.OperationalError(text))
+
+    with pytest.raises(store.StoreError, match="cannot be used: %s" % text):
+        broken._patiently(attempt)

@@ -35,6 +35,10 @@ class Connection(LocalConnection):
         nodes = os.environ["GPUFLEET_STUB_NODES"]
         path = os.path.join(nodes, self.get_option("remote_addr"))
         node = stubnode.load(path)
+        gone_at = node.get("unreachable_at")  # the module whose call finds that the node is gone
+        if gone_at and ("modules." + gone_at).encode() in (in_data or b"") + cmd.encode():
+            node["unreachable"] = True
+            stubnode.store(node, path)
         if node.get("unreachable"):
             raise AnsibleConnectionFailure("%s does not answer" % self.get_option("remote_addr"))
         if "/proc/sys/kernel/random/boot_id" in cmd:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import uuid
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_plan import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger, limits, owner, plan, store, windows
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction, refresh_report
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import holds, ledger, limits, outbox, owner, plan, store, windows
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction
 
 # Options that are limits of the same name.
 LIMITS = (
@@ -67,7 +67,9 @@ class ActionModule(RolloutAction):
         for name in arguments["audits"]:
             ledger.check_node(name)
         probes = [probe(name, audit, markers.get(name), domains.get(name, {})) for name, audit in arguments["audits"].items()]
-        policy = limits.complete({key: arguments[key] for key in LIMITS}, len(probes))
+        holds.check(arguments["hold_queries"])
+        outbox.check(arguments["webhook"])
+        policy = limits.complete(dict({key: arguments[key] for key in LIMITS}, holds=holds.wanted(arguments["hold_queries"])), len(probes))
         windows.check(policy["windows"])
         self.enough_forks(policy, task_vars)
 
@@ -83,7 +85,7 @@ class ActionModule(RolloutAction):
             # A plan that cannot be made leaves nothing behind; from here on there is one.
             run, controller = uuid.uuid4().hex, self.controller()
             made = book.transact(lambda transaction: self.record(transaction, book, run, make, controller, arguments, undo))
-            refresh_report(book, now=True)
+            self.tell(book, arguments, now=True)
         lines = plan.describe(made, book.rollout_id, arguments["node_s"])
         if made.policy["approved"] == "":
             lines.append("  waits for approval: run again with -e rollout_approve=%s" % made.sha256[:12])

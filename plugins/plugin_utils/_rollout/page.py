@@ -9,13 +9,13 @@ Private to the collection: it may change at any time.
 from __future__ import annotations
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import html, text
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import report, state, timeline
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import plan, report, state, timeline
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.axis import Axis
 
-WIDTH, LEFT, RIGHT = 1120.0, 210.0, 1000.0
+WIDTH, LEFT, RIGHT = 1130.0, 210.0, 1000.0
 ROW, HEAD, CHART = 18.0, 24.0, 58.0
 # More failure domains than these are not drawn; more cards than these are closed, and more than those are left to the list.
-DOMAINS, OPEN_CARDS, CARDS, NAMES = 150, 6, 200, 500
+DOMAINS, OPEN_CARDS, CARDS, NAMES, FLYING = 150, 6, 200, 500, 60
 SIGN = {"done": "✓", "skipped": "–", "failed": "✕", "rolled_back": "↩", "quarantined": "⊘", "lost": "?", "pending": "·",
         "draining": "▸", "down": "▸", "validating": "▸"}
 TONE = {"done": "pass", "skipped": "pass", "failed": "fail", "rolled_back": "fail", "quarantined": "fail", "lost": "unreachable", "pending": "all",
@@ -51,7 +51,7 @@ def view(doc, story):
         "cards": [_card(name, node, len(bad) <= OPEN_CARDS) for name, node in bad[:CARDS]], "more_cards": max(0, len(bad) - CARDS),
         "budgets": _budgets(doc, story, axis, end) if axis else [], "axis": _axis(axis) if axis else None,
         "timeline": _timeline(doc, story, axis, end, large) if axis else None,
-        "phases": [{"key": key, "label": label} for key, label in PHASES.items()],
+        "phases": [{"key": key, "label": label} for key, label in PHASES.items() if any(span.phase == key for spans in story.spans.values() for span in spans)],
         "said": [{"time": moment(word["time"], 19), "who": word["who"], "what": " ".join([words(word["what"]), word.get("node") or ""]).strip(),
                   "reason": "%s%s" % (word["reason"], " (%s)" % text.shown(word["limits"]) if word.get("limits") else "")}
                  for word in story.words[-report.LISTED:]],
@@ -80,7 +80,8 @@ def headline(doc, bad):
     parts = ["%d %s" % (counts[name], words(name)) for name in report.WORST if counts.get(name)]
     parts += ["%d in flight" % flying for flying in [sum(counts.get(name, 0) for name in state.IN_FLIGHT)] if flying]
     parts += ["%d did not go%s" % (counts["pending"], " yet" if doc["verdict"] == "running" else "")] if counts.get("pending") else []
-    return "%s of %s" % (", ".join(parts) or "0", text.count(total, "node"))
+    over = counts.get("done", 0) + counts.get("skipped", 0)
+    return "%s; %d of %s done" % (", ".join(parts), over, text.count(total, "node")) if parts else "%d of %s done" % (over, text.count(total, "node"))
 
 
 def how(doc):
@@ -182,27 +183,30 @@ def _groups(doc, names):
     groups = {}
     for name in names:
         groups.setdefault(doc["nodes"][name]["domains"].get(key, ""), []).append(name)
-    return [("%s %s" % (key, place) if key and place else "other nodes" if key else "", place, groups[place]) for place in sorted(groups)]
+    return [(place if place.startswith(key) else "%s %s" % (key, place), groups[place]) if place else ("other nodes" if key else "", groups[place])
+            for place in sorted(groups, key=plan.natural)]
 
 
 def _timeline(doc, story, axis, end, large):
-    """Rows of nodes under headings of failure domains, one under the other. Of many nodes, only those that are not quiet."""
-    y = HEAD
-    domains = []
+    """Rows of nodes under headings of failure domains. Of many nodes: those in trouble, some of those in flight, and the domains as areas."""
+    y, rows, headings = HEAD, [], []
+    groups = _groups(doc, list(doc["nodes"]))
     if large:
-        domains, y = _crowd(doc, story, axis, end, y)
-    names = [name for name, node in doc["nodes"].items() if not (large and node["state"] in QUIET)]
-    if large:
-        names = sorted(names, key=lambda name: doc["nodes"][name]["state"] not in state.FAILED)[:report.LISTED]
-    rows, headings = [], []
-    for title, dummy, members in _groups(doc, names):
-        if title:
-            headings.append({"title": title, "y": y + 13})
+        bad = [name for name, node in doc["nodes"].items() if node["state"] in state.FAILED]
+        flying = [name for name, node in doc["nodes"].items() if node["state"] in state.IN_FLIGHT]
+        groups = [("in trouble", bad[:report.LISTED]), ("in flight (%d of %d)" % (min(FLYING, len(flying)), len(flying)), flying[:FLYING])]
+    for title, members in groups:
+        if title and members:
+            headings.append({"title": text.line(title, 28), "y": y + 13})
             y += 20
         for name in members:
             rows.append(_bars(name, doc["nodes"][name], story, axis, end, y))
             y += ROW
-        y += 6
+        y += 6 if members else 0
+    domains = []
+    if large:
+        headings.append({"title": "failure domains", "y": y + 13})
+        domains, y = _crowd(doc, story, axis, end, y + 20)
     return {"rows": rows, "headings": headings, "domains": domains, "height": y + 8, "large": large, "shown": len(rows),
             "now": "%.1f" % axis.x(end) if doc["verdict"] == "running" else ""}
 
@@ -224,7 +228,7 @@ def _bars(name, node, story, axis, end, y):
 def _crowd(doc, story, axis, end, y):
     """Failure domains as areas of how many of their nodes do not serve; of very many, those with failures first."""
     found = []
-    for title, dummy, members in _groups(doc, list(doc["nodes"])):
+    for title, members in _groups(doc, list(doc["nodes"])):
         changes = {}
         for name in members:
             for span in story.spans.get(name, ()):
@@ -238,7 +242,7 @@ def _crowd(doc, story, axis, end, y):
             levels.append((time, level))
         bad = [name for name in members if doc["nodes"][name]["state"] in state.FAILED]
         done = len([name for name in members if doc["nodes"][name]["state"] in ("done", "skipped")])
-        found.append({"title": title or "all nodes", "levels": levels, "bad": bad, "said": "%d of %d done%s" % (
+        found.append({"title": title or "all nodes", "levels": levels, "bad": bad, "said": "%d/%d done%s" % (
             done, len(members), ", %d ✕" % len(bad) if bad else "")})
     shown = sorted(found, key=lambda entry: not entry["bad"])[:DOMAINS]
     most = max([1] + [level for entry in shown for dummy, level in entry["levels"]])

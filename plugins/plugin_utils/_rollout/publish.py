@@ -24,6 +24,8 @@ NAMES = {"json": "report.json", "markdown": "report.md", "junit": "junit.xml", "
 SHARE, SAVED_S, LOOK_S = 0.05, 4.0, 2.0
 # How long a writer waits for another one.
 PATIENCE_S = 20.0
+# More nodes than these, and report.json stands on one line.
+DENSE = 1000
 TEXTFILE = "gpufleet_rollout_%s.prom"
 
 
@@ -38,7 +40,7 @@ def gather(book, ended=None):
 def contents(doc, story):
     """Every file of a report by its name."""
     return {
-        NAMES["json"]: files.json_text(doc), NAMES["markdown"]: report.markdown_text(doc), NAMES["junit"]: report.junit_text(doc),
+        NAMES["json"]: files.json_text(doc, len(doc["nodes"]) > DENSE), NAMES["markdown"]: report.markdown_text(doc), NAMES["junit"]: report.junit_text(doc),
         NAMES["html"]: page.html_text(doc, story), NAMES["prometheus"]: metrics.render(doc),
     }
 

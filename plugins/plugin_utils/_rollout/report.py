@@ -18,7 +18,7 @@ SCHEMA = "gpufleet.report/1"
 LISTED = 300
 # What to do about a node, and whether it serves.
 NEXT_STEP = {
-    "lost": "Is it on, and does it answer ssh? Then run the same playbook again: it looks at the node before anything else.",
+    "lost": "Is it on, does it answer ssh? Then run the same playbook again: it looks at the node before anything else.",
     "quarantined": "Keep it out of service. Read quarantine.json on the node (in /var/lib/gpufleet) and have its hardware looked at.",
     "rolled_back": "Nothing tonight: it serves with the driver it had, which was proven. Clear the cause before it is tried again (rollout_control, retry).",
     "failed": "Nothing was changed on it and it serves as before. Clear the cause, then run the same playbook again.",
@@ -139,7 +139,7 @@ def reasons(view, verdict, spent):
 
 def next_steps(view, verdict, spent):
     """What the person who reads this should do, the most urgent first."""
-    found = ["%s: %s" % (name.replace("_", " "), NEXT_STEP[name]) for name in WORST if view.nodes.having(name)]
+    found = ["%s (%s): %s" % (_names(nodes), name.replace("_", " "), NEXT_STEP[name]) for name in WORST for nodes in [view.nodes.having(name)] if nodes]
     if verdict == "running":
         if view.paused:
             found.append("Nodes in flight finish. To go on: rollout_control with rollout_verb=resume.")

@@ -16,12 +16,11 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
 
 # What a node is at, from the beginning of its turn to the end.
 PHASES = ("drain", "down", "validate", "soak", "rollback")
-UTC = datetime.timezone.utc
 
 
 def seconds(text):
     """A time of the ledger as seconds since 1970; None for none."""
-    return datetime.datetime.fromisoformat(text[:-1]).replace(tzinfo=UTC).timestamp() if text else None
+    return datetime.datetime.fromisoformat(text[:-1] + "+00:00").timestamp() if text else None
 
 
 @dataclasses.dataclass
@@ -83,6 +82,7 @@ class _Story:
         self.words: t.List[t.Dict[str, t.Any]] = []
         self.use: t.Dict[str, t.Tuple[int, int, int]] = {}
         self.used = [0, 0, 0]
+        self.level: t.Any = None
 
     def take(self, event):
         now = seconds(event["time"])
@@ -133,10 +133,11 @@ class _Story:
 
     def point(self, now):
         policy = self.view.policy
-        point = Point(now, self.used[0], self.used[1] + policy["broken_elsewhere"], self.used[2], policy["max_draining"], policy["max_down"],
-                      self.view.window, policy["failure_budget"])
-        if not self.points or dataclasses.replace(self.points[-1], time=now) != point:
-            self.points.append(point)
+        level = (self.used[0], self.used[1] + policy["broken_elsewhere"], self.used[2], policy["max_draining"], policy["max_down"], self.view.window,
+                 policy["failure_budget"])
+        if level != self.level:
+            self.level = level
+            self.points.append(Point(now, *level))
 
 
 def build(events):

@@ -32,7 +32,9 @@ REAL = (
     "plugins/action/rollout_plan.py",
     "plugins/action/rollout_report.py",
     "plugins/action/rollout_step.py",
+    "plugins/callback",
     "plugins/doc_fragments",
+    "plugins/module_utils/_rollout_options.py",
     "plugins/modules/rollout_control.py",
     "plugins/modules/rollout_gate.py",
     "plugins/modules/rollout_plan.py",
@@ -74,6 +76,7 @@ class Fleet:
         systemctl.chmod(0o755)
         self.names = []
         self.variables = {}  # more variables of a node, by its name
+        self.environment = {}
 
     @staticmethod
     def link(source, target):
@@ -170,6 +173,7 @@ class Fleet:
             HOME=str(self.directory),
             PYTHONDONTWRITEBYTECODE="1",
         )
+        environment.update(self.environment)
         (self.directory / "ansible.cfg").write_text("")
         command = [sys.executable, "-m", "ansible", "playbook", "-i", str(self.inventory()), str(self.collection / "playbooks" / (playbook + ".yml"))]
         for key, value in extra.items():

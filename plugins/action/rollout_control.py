@@ -38,10 +38,10 @@ class ActionModule(RolloutAction):
             return lines
 
         lines = book.transact(write)
-        view = book.view()
         found = book.owner()
         running = bool(found) and not found.get("ended") and owner.liveness(found["owner"]) != "dead"
-        doc = report.document(view, view.finished is not None or not running)
+        view = book.view()
+        doc = report.document(view, view.finished is not None or not running, ledger.timestamp())
         lines = lines + report.table(doc) + control.standing(view, found, owner.describe)
         for line in lines:
             self.say(line)

@@ -12,8 +12,8 @@ import time
 import uuid
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_gate import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, ledger, state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction, owned_view, progress, refresh_report
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, holds, ledger, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction, numbers, owned_view, progress
 
 ASKED = {state.DRAIN: "drain", state.DOWN: "go down", state.RETURN: "serve again"}
 
@@ -27,8 +27,7 @@ class ActionModule(RolloutAction):
             line = "%s: %s" % (node, " ".join([arguments["step"] or "", "(%s)" % arguments["detail"] if arguments["detail"] else ""]).strip() or "go")
             self.say(line)
             return {"answer": "go", "reason": "outside of any rollout", "phase": arguments["phase"], "recover": False, "documents": {}, "ticket": None,
-                    "from_version": None, "to_version": None, "attempt": 0, "position": None, "total": 0, "turn": 1,
-                    "soak_s": 0}
+                    "from_version": None, "to_version": None, "attempt": 0, "position": None, "total": 0, "numbers": {}, "turn": 1, "soak_s": 0}
         book = self.book(arguments)
         if arguments["step"] and state.STEPS.get(arguments["step"], ("",))[0] != arguments["phase"]:
             raise state.StateError("rollout_gate was told step %r, which is none of phase %s: %s." % (
@@ -41,6 +40,9 @@ class ActionModule(RolloutAction):
         deadline = time.monotonic() + patience
         while True:
             answer = self.foresee(book, phase, node, present) if self.check else self.ask(book, arguments, node, present)
+            if not self.check:
+                self.tell(book, arguments, idle=answer["answer"] == "wait" and not answer["wrote"])
+            answer.pop("wrote", None)
             if answer["answer"] != "wait" or self.check or time.monotonic() >= deadline:
                 break
             time.sleep(min(arguments["poll_s"] * random.uniform(0.8, 1.2), max(0.0, deadline - time.monotonic())))
@@ -69,6 +71,7 @@ class ActionModule(RolloutAction):
         """One answer, recorded in the same transaction when it is go."""
         phase = arguments["phase"]
         controller = self.controller()
+        found = self.asked(book, arguments, node, present)
 
         def decide(transaction):
             view = owned_view(transaction, book, controller)
@@ -77,7 +80,7 @@ class ActionModule(RolloutAction):
             for other in lost:
                 transaction.append("state", run=view.run, node=other.name, state="lost", reason=gate.vanished_reason(other), failure=state.LOST)
             lines = [progress(view, other.name, "lost (%s)" % other.reason) for other in lost]
-            decision = gate.decide(view, phase, node, present, now)
+            decision = self.held(transaction, arguments, found, node, gate.decide(view, phase, node, present, now))
             if decision.answer == "go":
                 expires = now + datetime.timedelta(seconds=view.policy["ticket_s"])
                 transaction.append("grant", run=view.run, node=node, phase=phase, ticket=uuid.uuid4().hex, expires=ledger.timestamp(expires))
@@ -85,15 +88,41 @@ class ActionModule(RolloutAction):
             if decision.answer == "go" and arguments["step"]:
                 transaction.append("step", run=view.run, node=node, step=arguments["step"], detail=arguments["detail"])
                 told["begun"] = progress(view, node, "%s%s" % (arguments["step"], " (%s)" % arguments["detail"] if arguments["detail"] else ""))
-            return dict(told, lost=lines)
+            return dict(told, lost=lines, wrote=bool(transaction.added))
 
         answer = book.transact(decide)
         lost = answer.pop("lost")
         for line in lost:
             self.say(line)
-        if lost:
-            refresh_report(book)
         return answer
+
+    @staticmethod
+    def asked(book, arguments, node, present):
+        """What the hold queries answer, when the node could go otherwise; asked while no transaction is open."""
+
+        def needed(view):
+            now = datetime.datetime.now(datetime.timezone.utc)
+            starts = view.policy.get("holds") and gate.starts(view, arguments["phase"], node)
+            return list(view.policy["holds"]) if starts and gate.decide(view, arguments["phase"], node, present, now).answer == "go" else []
+
+        names = book.look(needed) if arguments["hold_queries"] else []
+        queries = [query for query in arguments["hold_queries"] if query["name"] in names]
+        if not queries:
+            return None
+        holds.check(queries)
+        return holds.answers(book.path("holds.lock"), queries, arguments["hold_age_s"])
+
+    @staticmethod
+    def held(transaction, arguments, found, node, decision):
+        """The decision, unless a query of the policy keeps the node from starting; a change of what holds is recorded."""
+        view = transaction.view
+        if decision.answer != "go" or not gate.starts(view, arguments["phase"], node) or not (view.policy.get("holds") or view.held):
+            return decision
+        names, why = holds.verdict(view.policy["holds"], arguments["hold_queries"], found, arguments["hold_deadline_s"], arguments["hold_age_s"], time.time())
+        # Without an answer there is nothing to record: it is asked in the next turn, or the task lacks the queries and says so.
+        if names != view.held and (found is not None or not names):
+            transaction.append("hold", run=view.run, names=names, reason=why)
+        return gate.Decision("wait", "held by " + why) if names else decision
 
     @staticmethod
     def told(view, phase, node, decision):
@@ -114,6 +143,7 @@ class ActionModule(RolloutAction):
             "attempt": planned.attempt if planned else 0,
             "position": planned.went if planned else None,
             "total": view.total,
+            "numbers": numbers(view),
             "line": progress(view, node, "%s (%s)" % (
                 ASKED[phase] if went else "%s to %s" % (decision.answer, ASKED[phase]) if decision.answer == "wait" else decision.answer, decision.reason)),
         }

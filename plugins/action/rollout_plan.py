@@ -9,10 +9,9 @@ import datetime
 import uuid
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_plan import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger, limits, owner, plan, store, windows
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction, refresh_report
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import holds, ledger, limits, outbox, owner, plan, store, windows
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction
 
-# Options that are limits of the same name.
 # Every number of the policy that is an option; the others are found out here.
 LIMITS = tuple(key for key in limits.DEFAULTS if key in ARGUMENT_SPEC)
 APPROVAL_LETTERS = 8
@@ -66,7 +65,9 @@ class ActionModule(RolloutAction):
         for name in arguments["audits"]:
             ledger.check_node(name)
         probes = [probe(name, audit, markers.get(name), domains.get(name, {})) for name, audit in arguments["audits"].items()]
-        given = {key: arguments[key] for key in LIMITS}
+        holds.check(arguments["hold_queries"])
+        outbox.check(arguments["webhook"])
+        given = dict({key: arguments[key] for key in LIMITS}, holds=holds.wanted(arguments["hold_queries"]))
         policy = limits.complete(dict(given, waves=given["waves"] if arguments["mode"] == "waves" else []), len(probes))
         windows.require_room(policy["windows"], datetime.datetime.now(datetime.timezone.utc), policy["node_s"])
         self.enough_forks(policy, task_vars)
@@ -84,7 +85,7 @@ class ActionModule(RolloutAction):
             # A plan that cannot be made leaves nothing behind; from here on there is one.
             run, controller = uuid.uuid4().hex, self.controller()
             made = book.transact(lambda transaction: self.record(transaction, book, run, make, controller, arguments, undo))
-            refresh_report(book, now=True)
+            self.tell(book, arguments, now=True)
         lines = plan.describe(made, book.rollout_id, arguments["node_s"])
         if made.policy["approved"] == "":
             lines.append("  waits for approval: run again with -e rollout_approve=%s" % made.sha256[:12])

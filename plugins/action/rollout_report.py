@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_report import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import files, gate, ledger, owner, report, state, store
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction, owned_view, refresh_report
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, ledger, outbox, owner, publish, report, state, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction, display, owned_view
 
 
 class ActionModule(RolloutAction):
@@ -23,27 +24,31 @@ class ActionModule(RolloutAction):
         book = self.book(arguments, rollout_id)
         if arguments["end"] and self.check:
             return {"skipped": True, "msg": "Check mode: no node was taken, there is nothing to report."}
-        view = book.view()
-        if view.run is None:
+        run, over = book.look(lambda view: (view.run, view.finished is not None))
+        if run is None:
             raise ledger.LedgerError("There is no rollout %s in %s." % (rollout_id, book.shown))
-        doc = self.end(book) if arguments["end"] else report.document(view, view.finished is not None or not self.running(book))
+        if arguments["end"]:
+            doc, story = self.end(book, arguments), None
+        else:
+            doc, story = publish.gather(book, over or not self.running(book))
         lines = report.table(doc)
         for line in lines:
             self.say(line)
         if arguments["dest"] and not self.check:
             dest = os.path.expanduser(arguments["dest"])
-            files.write_json(os.path.join(dest, "report.json"), doc)
-            files.write_file(os.path.join(dest, "report.md"), report.markdown(doc))
+            if story is None:
+                doc, story = publish.gather(book)
+            files.write(dest, publish.contents(doc, story))
         result = {"report": doc, "verdict": doc["verdict"], "table": lines, "directory": book.directory}
         if arguments["fail_unless_complete"] and doc["verdict"] != "complete":
             result.update(
                 failed=True,
                 msg="Rollout %s to %s is %s (%s). The report is %s."
-                % (rollout_id, doc["target"], doc["verdict"], report.count(doc), book.path("report.md")),
+                % (rollout_id, doc["target"], doc["verdict"], report.count(doc), book.path(publish.NAMES["html"])),
             )
         return result
 
-    def end(self, book):
+    def end(self, book, arguments):
         """Close the run: whoever is still in flight now left without a verdict."""
         controller = self.controller()
 
@@ -56,7 +61,9 @@ class ActionModule(RolloutAction):
             owner.release(transaction, controller)
 
         book.transact(close)
-        return refresh_report(book, now=True)
+        doc = self.tell(book, arguments, now=True)
+        outbox.flush(book, arguments["webhook"], display.warning)
+        return doc
 
     @staticmethod
     def running(book):

@@ -9,7 +9,7 @@ import dataclasses
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_step import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import failures, ledger, state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction, owned_view, progress, refresh_report
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction, numbers, owned_view, progress
 
 
 def words(arguments):
@@ -54,14 +54,14 @@ class ActionModule(RolloutAction):
             return {
                 "progress": progress(view, node, words(arguments)),
                 "state": found.state,
+                "numbers": numbers(view),
                 "ticket": dataclasses.asdict(found.ticket) if found.ticket else None,
             }
 
         answer = book.transact(write)
         if told:
             self.say(answer["progress"])
-        if arguments["state"]:
-            refresh_report(book)
+            self.tell(book, arguments)
         return answer
 
     @staticmethod

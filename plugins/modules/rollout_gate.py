@@ -29,6 +29,8 @@ extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
   - gpufleet.lifecycle._attributes.controller_only
   - gpufleet.lifecycle._attributes.rollout
+  - gpufleet.lifecycle._attributes.telling
+  - gpufleet.lifecycle._attributes.holding
 author:
   - gpufleet contributors (@gpufleet)
 options:
@@ -158,9 +160,15 @@ total:
   description: How many nodes the plan holds.
   returned: success
   type: int
+numbers:
+  description: Where the rollout stands. C(counts) of its nodes by state, and the limits that say how many go at a time.
+  returned: success
+  type: dict
 """
 
 from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._rollout_options import HOLDING, TELLING
 
 ARGUMENT_SPEC = dict(
     rollout_id=dict(type="str", default=""),
@@ -176,6 +184,8 @@ ARGUMENT_SPEC = dict(
     patience_s=dict(type="float", default=15.0),
     patience_max_s=dict(type="float", default=300.0),
     poll_s=dict(type="float", default=1.0),
+    **TELLING,
+    **HOLDING,
 )
 
 

@@ -28,6 +28,8 @@ extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
   - gpufleet.lifecycle._attributes.controller_only
   - gpufleet.lifecycle._attributes.rollout
+  - gpufleet.lifecycle._attributes.telling
+  - gpufleet.lifecycle._attributes.holding
 author:
   - gpufleet contributors (@gpufleet)
 options:
@@ -276,6 +278,8 @@ lines:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._rollout_options import HOLDING, TELLING
+
 ARGUMENT_SPEC = dict(
     rollout_id=dict(type="str", default=""),
     artifact_dir=dict(type="path", required=True),
@@ -311,6 +315,8 @@ ARGUMENT_SPEC = dict(
     domain_group_prefix=dict(type="str", default="rack_"),
     abandon=dict(type="list", elements="str", default=[]),
     break_lock=dict(type="bool", default=False),
+    **TELLING,
+    **HOLDING,
 )
 
 

@@ -26,6 +26,7 @@ extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
   - gpufleet.lifecycle._attributes.controller_only
   - gpufleet.lifecycle._attributes.rollout
+  - gpufleet.lifecycle._attributes.telling
 author:
   - gpufleet contributors (@gpufleet)
 options:
@@ -135,9 +136,15 @@ ticket:
   description: The ticket under which the step was opened; null when the node ended.
   returned: success, with the ledger
   type: dict
+numbers:
+  description: Where the rollout stands. C(counts) of its nodes by state, and the limits that say how many go at a time.
+  returned: when something was recorded
+  type: dict
 """
 
 from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._rollout_options import TELLING
 
 ARGUMENT_SPEC = dict(
     rollout_id=dict(type="str", default=""),
@@ -171,6 +178,7 @@ ARGUMENT_SPEC = dict(
     state=dict(type="str", choices=["done", "failed", "rolled_back", "quarantined", "lost", "skipped", "pending"]),
     reason=dict(type="str", default=""),
     documents=dict(type="dict", default={}),
+    **TELLING,
 )
 
 

@@ -9,20 +9,20 @@ Private to the collection: it may change at any time.
 from __future__ import annotations
 
 import os
-import time
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import files, ledger, limits, owner, plan, report, state, store, windows
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
+    holds, ledger, limits, outbox, owner, plan, publish, state, store, windows,
+)
 
 display = Display()
 
 EXPECTED = (
-    ledger.LedgerError, limits.LimitError, owner.OwnerError, plan.PlanError, state.StateError, store.StoreError, windows.WindowError, OSError,
+    holds.HoldError, ledger.LedgerError, limits.LimitError, outbox.WebhookError, owner.OwnerError, plan.PlanError, state.StateError, store.StoreError,
+    windows.WindowError, OSError,
 )
-# A report of many nodes takes a while to write; it is not written anew more often than this while the rollout runs.
-LARGE, REPORT_S = 200, 30.0
 
 
 class RolloutAction(ActionBase):
@@ -61,6 +61,12 @@ class RolloutAction(ActionBase):
         """The playbook's own process: the parent of the worker that runs this task."""
         return owner.identify(os.getppid())
 
+    def tell(self, book, arguments, now=False, idle=False):
+        """Bring the reports up to date and see to the webhook, after something was written, or when IDLE. Returns the report if it was asked for NOW."""
+        doc = publish.refresh(book, now, idle, arguments.get("textfile_dir"), display.warning)
+        outbox.kick(book, arguments.get("webhook"), idle, display.warning)
+        return doc
+
     @staticmethod
     def say(line):
         display.display(line)
@@ -74,22 +80,21 @@ def owned_view(transaction, book, controller):
     return transaction.view
 
 
-def refresh_report(book, ended=False, now=False):
-    """Write the report as it stands, so that it is there whatever happens next."""
-    path = book.path("report.json")
-    with files.locked(book.path("report.lock")):
-        if not now and not ended:
-            total = book.look(lambda view: sum(view.nodes.count().values()))
-            if total >= LARGE and os.path.exists(path) and time.time() - os.stat(path).st_mtime < REPORT_S:
-                return None
-        view = book.view()
-        doc = report.document(view, ended or view.finished is not None)
-        files.write_json(path, doc)
-        files.write_file(book.path("report.md"), report.markdown(doc))
-    return doc
-
-
 def progress(view, node, text):
     """C([3/4] gpu-r1-2: install)."""
     found = view.nodes.get(node)
     return "[%s/%d] %s: %s" % (found.went if found is not None and found.went else "-", view.total, node, text)
+
+
+def numbers(view):
+    """Where the rollout stands, for whoever shows its progress."""
+    policy = view.policy
+    return {
+        "counts": view.nodes.count(),
+        "total": view.total,
+        "max_down": policy.get("max_down"),
+        "window": view.window,
+        "broken_elsewhere": policy.get("broken_elsewhere", 0),
+        "failure_budget": policy.get("failure_budget"),
+        "node_s": policy.get("node_s"),
+    }

@@ -12,7 +12,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
 
 # Limits that may be another while nodes are on their way.
 CHANGEABLE = ("max_down", "max_draining", "failure_budget", "failure_percent", "failure_classes", "domain_caps", "common_cause", "canary_failures",
-              "max_delta_unhealthy", "broken_elsewhere", "windows", "node_s", "ticket_s")
+              "max_delta_unhealthy", "broken_elsewhere", "windows", "node_s", "ticket_s", "holds")
 OF_NODES = ("skip", "retry")
 RETRIED = ("failed", "rolled_back", "skipped")
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Artifacts of a rollout in files on the controller: replaced whole, or not at all.
+"""Where the artifacts of a rollout lie on the controller.
 
 Private to the collection: it may change at any time.
 """
@@ -12,7 +12,7 @@ import contextlib
 import fcntl
 import json
 import os
-import tempfile
+import time
 
 join = os.path.join
 
@@ -21,43 +21,46 @@ def rollouts_dir(artifact_dir):
     return os.path.join(os.path.expanduser(artifact_dir), "rollouts")
 
 
-def fsync_dir(path):
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def write_file(path, text):
-    """Replace a file whole, or leave the old one."""
-    directory = os.path.dirname(path)
-    os.makedirs(directory, mode=0o700, exist_ok=True)
-    fd, temporary = tempfile.mkstemp(prefix=".new-", dir=directory)
-    try:
-        with os.fdopen(fd, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
-    fsync_dir(directory)
-
-
-def write_json(path, document):
-    write_file(path, json.dumps(document, indent=2, sort_keys=True) + "\n")
-
-
 @contextlib.contextmanager
-def locked(path):
-    """Hold an exclusive lock on a file for as long as the block runs; the lock dies with its process."""
+def alone(path, patience_s):
+    """Hold the file under PATH alone, open, for as long as the block runs; None when nobody let go of it in time. The lock dies with its process."""
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
+        until = time.monotonic() + patience_s
+        held = False
+        while not held:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                held = True
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    break
+                time.sleep(0.05)
+        yield handle if held else None
     finally:
-        os.close(fd)
+        os.close(handle)
+
+
+def note(handle):
+    """The small JSON object in an open file; empty when there is none that can be read."""
+    try:
+        found = json.loads(os.pread(handle, 1 << 20, 0).decode() or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def keep(handle, fields):
+    """Put FIELDS into an open file in the place of what was there."""
+    data = json.dumps(fields).encode()
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, data, 0)
+
+
+def looked_lately(path, seconds):
+    """Whether the file was written to less than SECONDS ago."""
+    try:
+        return time.time() - os.stat(path).st_mtime < seconds
+    except FileNotFoundError:
+        return False

@@ -44,6 +44,12 @@ def decide(view, phase, name, present=None, now=None):
     return Decision("go", "attempt %d" % node.attempt)
 
 
+def starts(view, phase, name):
+    """Whether leave for this phase lets something begin. A node that is down already is only brought to an end."""
+    node = view.nodes.get(name)
+    return phase == state.DRAIN or (phase == state.DOWN and node is not None and node.state not in state.NOT_SERVING)
+
+
 def _drain(view, node, present, now):
     if node.state in state.ENDED:
         return Decision("skip", "already %s%s" % (node.state, ": " + node.reason if node.reason else ""))

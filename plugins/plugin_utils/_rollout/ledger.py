@@ -22,7 +22,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.store 
 
 ROLLOUT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,99}")
 NODE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,252}")
-HEAD = ("rollout_id", "run", "target", "started", "finished", "sha256", "total", "went", "window", "policy", "undo", "paused", "stopped")
+HEAD = ("rollout_id", "run", "target", "started", "finished", "sha256", "total", "went", "window", "policy", "undo", "paused", "stopped", "held",
+        "held_reason")
 
 
 class LedgerError(Exception):
@@ -233,6 +234,7 @@ class Ledger:
 
     def __init__(self, artifact_dir, rollout_id, url="", patience_s=store.PATIENCE_S):
         self.rollout_id = check_id(rollout_id)
+        self.artifact_dir = artifact_dir
         self.base = files.rollouts_dir(artifact_dir)
         self.directory = files.join(self.base, rollout_id)
         self.store = store.Store(url or store.default_url(artifact_dir), patience_s)
@@ -289,6 +291,14 @@ class Ledger:
             table = self.store.table["event"]
             query = sa.select(table.c.body).where(table.c.rollout_id == self.rollout_id).order_by(table.c.id)
             return [json.loads(body) for (body,) in connection.execute(query)]
+
+    def last_event(self):
+        """The number of the last event; None when there is none."""
+        with self.store.reading() as connection:
+            if connection is None:
+                return None
+            table = self.store.table["event"]
+            return connection.execute(sa.select(sa.func.max(table.c.id)).where(table.c.rollout_id == self.rollout_id)).scalar()
 
     def load(self, node, name):
         """A document that was kept of a node, or None."""

@@ -32,6 +32,7 @@ DEFAULTS = {
     "windows": [],
     "waves": [],  # sizes of the waves; none: a window
     "node_s": 900,
+    "holds": {},  # queries that have to answer nothing before a node starts: text by name
     "approved": None,  # None: nobody has to approve
 }
 
@@ -100,6 +101,9 @@ def complete(given, fleet):
         if value is not None and (isinstance(value, bool) or not re.fullmatch(r"[0-9]+", str(value))):
             raise LimitError("rollout_%s is %r; expected a number of at least 0." % (key, value))
         policy[key] = None if value is None else int(value)
+    holds = policy["holds"]
+    if not isinstance(holds, dict) or not all(isinstance(part, str) and part for item in holds.items() for part in item):
+        raise LimitError("rollout_limits.holds is %r; expected queries by their names, or {} for none." % (holds,))
     if policy["growth_start"] == 0:
         raise LimitError("rollout_growth_start is 0; expected 1 or more, otherwise no node could ever start.")
     if not isinstance(policy["waves"], list):

@@ -157,6 +157,8 @@ class Rollout:
     undo: t.Optional[str] = None
     paused: str = ""  # who paused it and why; empty: it runs
     stopped: str = ""
+    held: t.List[str] = dataclasses.field(default_factory=list)  # queries that keep nodes from starting
+    held_reason: str = ""
     nodes: t.Any = dataclasses.field(default_factory=Nodes)
 
     def names(self, *states):
@@ -168,7 +170,8 @@ def _plan(view, event):
     view.run, view.started, view.finished = event["run"], event["time"], None
     view.rollout_id, view.target, view.sha256 = event.get("rollout_id", ""), event["target"], event["sha256"]
     view.total, view.policy, view.went, view.undo = len(event["order"]), dict(event["policy"]), 0, event.get("undo")
-    view.paused = view.stopped = ""
+    view.paused = view.stopped = view.held_reason = ""
+    view.held = []
     start = event["policy"].get("growth_start")
     view.window = None if start is None else min(start, event["policy"]["max_down"])
     places = {name: number for number, name in enumerate(event["order"])}
@@ -263,6 +266,9 @@ def apply(view, event):
         return view
     if kind == "control":
         _control(view, event)
+        return view
+    if kind == "hold":
+        view.held, view.held_reason = list(event["names"]), event["reason"]
         return view
     node = view.nodes.get(event.get("node"))
     if node is None:

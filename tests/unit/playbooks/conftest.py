@@ -35,7 +35,9 @@ REAL = (
     "plugins/action/rollout_plan.py",
     "plugins/action/rollout_report.py",
     "plugins/action/rollout_step.py",
+    "plugins/callback",
     "plugins/doc_fragments",
+    "plugins/module_utils/_rollout_options.py",
     "plugins/modules/rollout_control.py",
     "plugins/modules/rollout_gate.py",
     "plugins/modules/rollout_plan.py",
@@ -81,6 +83,7 @@ class Fleet:
         systemctl.chmod(0o755)
         self.names = []
         self.variables = {}  # more variables of a node, by its name
+        self.environment = {}
 
     @staticmethod
     def link(source, target):
@@ -204,6 +207,7 @@ class Fleet:
             HOME=str(self.directory),
             PYTHONDONTWRITEBYTECODE="1",
         )
+        environment.update(self.environment)
         (self.directory / "ansible.cfg").write_text("")
         command = [sys.executable, "-m", "ansible", "playbook", "-i", str(self.inventory()), str(self.playbook(playbook))]
         for key, value in extra.items():

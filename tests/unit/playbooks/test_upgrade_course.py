@@ -361,7 +361,8 @@ def test_rollback_takes_named_nodes_to_the_version_that_was_recorded(fleet):
     assert again.rc == 2 and "was itself a rollback" in again.output
     shown = fleet.run("report", rollout_id="upgrade-" + NEW, rollout_report_dir=str(fleet.directory / "shown"))
     assert shown.rc == 0 and "complete: 2 done, target 2.0.1" in shown.output
-    assert sorted(path.name for path in (fleet.directory / "shown").iterdir()) == ["report.json", "report.md"]
+    assert sorted(path.name for path in (fleet.directory / "shown").iterdir()) == [
+        "junit.xml", "report.html", "report.json", "report.md", "rollout.prom"]
 
 
 def test_an_operator_steers_a_rollout_while_it_runs(fleet):

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import files, ledger, limits, state, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger, limits, state, store
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout.views import LATER
 
 sqlalchemy = pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
@@ -283,20 +283,6 @@ def test_names_that_would_leave_the_directory_are_refused(tmp_path, name):
         ledger.Ledger(str(tmp_path), name)
     with pytest.raises(ledger.LedgerError):
         ledger.check_node(name)
-
-
-def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
-    path = tmp_path / "x"
-    files.write_file(str(path), "old")
-
-    def full(*args):
-        raise OSError("disk")
-
-    monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(OSError):
-        files.write_file(str(path), "new")
-    assert path.read_text() == "old"
-    assert [entry.name for entry in tmp_path.iterdir()] == ["x"]
 
 
 @pytest.mark.parametrize("text", ["database or disk is full", "unable to open database file", "attempt to write a readonly database", "disk I/O error"])

@@ -3,11 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, plan, report, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, plan, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.plan import Probe
 
 POLICY = limits.complete({}, 10)
@@ -176,56 +174,3 @@ def test_the_plan_for_people():
     lines = plan.describe(made, "x")
     assert lines[0].startswith("Rollout x: 1 of 2 nodes to 2.0, at most 1 down at a time, stop at 1 failed (plan ")
     assert lines[1:] == ["  1. a-r1 (rack_r1): driver 1.0 -> 2.0", "  left out: b-r2, skipped, already at 2.0"]
-
-
-def view():
-    made = state.Rollout("x", "r", "2.0", "2026-01-01T00:00:00.000Z", "2026-01-01T01:02:03.000Z")
-    a = state.Node("a", state="done", from_version="1.0", to_version="2.0")
-    a.steps = [
-        state.Step("install", "2026-01-01T00:00:00.000Z", "2026-01-01T00:00:30.000Z", "ok"),
-        state.Step("return", "2026-01-01T00:00:30.000Z", "2026-01-01T00:01:05.000Z", "ok"),
-    ]
-    made.nodes.replace([a, state.Node("b", state="rolled_back", from_version="1.0", to_version="2.0", reason="GPU 3 | is\ngone")])
-    return made
-
-
-def test_the_report_is_exactly_its_schema():
-    doc = report.document(view(), True)
-    assert json.loads(json.dumps(doc)) == {
-        "schema": "gpufleet.report/1",
-        "started": "2026-01-01T00:00:00.000Z",
-        "finished": "2026-01-01T01:02:03.000Z",
-        "target": "2.0",
-        "verdict": "failed",
-        "nodes": {
-            "a": {
-                "state": "done",
-                "from": "1.0",
-                "to": "2.0",
-                "reason": "",
-                "steps": [
-                    {"name": "install", "started": "2026-01-01T00:00:00.000Z", "finished": "2026-01-01T00:00:30.000Z", "status": "ok"},
-                    {"name": "return", "started": "2026-01-01T00:00:30.000Z", "finished": "2026-01-01T00:01:05.000Z", "status": "ok"},
-                ],
-            },
-            "b": {"state": "rolled_back", "from": "1.0", "to": "2.0", "reason": "GPU 3 | is\ngone", "steps": []},
-        },
-    }
-
-
-def test_the_table():
-    assert report.table(report.document(view(), True)) == [
-        "node  state        from  to   took",
-        "----  -----------  ----  ---  ----------",
-        "a     done         1.0   2.0  1 min 05 s",
-        "b     rolled_back  1.0   2.0  -",
-        "b: GPU 3 | is gone",
-        "failed: 1 done, 1 rolled_back, target 2.0",
-    ]
-
-
-def test_markdown_cells_hold_on_to_their_row():
-    text = report.markdown(report.document(view(), True))
-    assert "| b | rolled_back | 1.0 | 2.0 | - | GPU 3 \\| is gone |" in text
-    assert "finished 2026-01-01T01:02:03.000Z, after 1 h 02 min" in text
-    assert "| return | 2026-01-01T00:00:30.000Z | 35 s | ok |" in text

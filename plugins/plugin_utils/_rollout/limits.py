@@ -79,6 +79,19 @@ def _amounts(key, given, fleet, known=None):
     return numbers
 
 
+def _check_holds(holds):
+    if not isinstance(holds, dict) or not all(isinstance(part, str) and part for item in holds.items() for part in item):
+        raise LimitError("rollout_limits.holds is %r; expected queries by their names, or {} for none." % (holds,))
+
+
+def _check_waves(waves, fleet):
+    if not isinstance(waves, list):
+        raise LimitError("rollout_waves is %r; expected a list of numbers of nodes, or of shares, such as [1, 10%%, 100%%]." % (waves,))
+    for number, value in enumerate(waves):
+        if amount("waves[%d]" % number, value, fleet) < 1:
+            raise LimitError("rollout_waves[%d] is %s; expected 1 or more, otherwise the wave had no node." % (number, value))
+
+
 def complete(given, fleet):
     """The policy with everything in it as the gate needs it; refuses what could never let a node start."""
     unknown = sorted(set(given) - set(DEFAULTS))
@@ -101,16 +114,10 @@ def complete(given, fleet):
         if value is not None and (isinstance(value, bool) or not re.fullmatch(r"[0-9]+", str(value))):
             raise LimitError("rollout_%s is %r; expected a number of at least 0." % (key, value))
         policy[key] = None if value is None else int(value)
-    holds = policy["holds"]
-    if not isinstance(holds, dict) or not all(isinstance(part, str) and part for item in holds.items() for part in item):
-        raise LimitError("rollout_limits.holds is %r; expected queries by their names, or {} for none." % (holds,))
+    _check_holds(policy["holds"])
+    _check_waves(policy["waves"], fleet)
     if policy["growth_start"] == 0:
         raise LimitError("rollout_growth_start is 0; expected 1 or more, otherwise no node could ever start.")
-    if not isinstance(policy["waves"], list):
-        raise LimitError("rollout_waves is %r; expected a list of numbers of nodes, or of shares, such as [1, 10%%, 100%%]." % (policy["waves"],))
-    for number, value in enumerate(policy["waves"]):
-        if amount("waves[%d]" % number, value, fleet) < 1:
-            raise LimitError("rollout_waves[%d] is %s; expected 1 or more, otherwise the wave had no node." % (number, value))
     if policy["ticket_s"] < 60:
         raise LimitError("rollout_ticket_s is %d; expected at least 60 seconds." % policy["ticket_s"])
     return policy

@@ -64,9 +64,8 @@ SCENARIOS = (
              work={"level": "t1", "only": ["memory_pattern"]}),
     scenario("a test is not whole", "inject gpu-hot --gpu 1 --value 50", {},
              dict(NOT_MEASURED, **{"smoke.compute": "repeated too few times, or not done"}), work=SHORT),
-    scenario("a GPU hangs at work", "inject cuda-hang --gpu 1", {"smoke.compute": "did not answer within"}, dict(all_of(COMPARED, "was not tested", "gpu1"), **{
-        "smoke.ran": "No GPU was tested"}),
-             work=dict(SHORT, deadline_s=6)),
+    scenario("a GPU hangs at work", "inject cuda-hang --gpu 1", {"smoke.compute": "did not answer within"},
+             dict(all_of(COMPARED, "was not tested", "gpu1"), **{"smoke.ran": "No GPU was tested"}), work=dict(SHORT, deadline_s=6)),
     scenario("NCCL is slower", nccl(node=[200.0, 201.0, 199.0, 200.5, 200.1], fleet=[200.0, 201.0, 199.0, 200.5, 200.1]),
              {"smoke.nccl_node": "NCCL (node) is 4", "smoke.nccl_fleet": "NCCL (fleet) is 4"}),
     scenario("NCCL was not measured again", nccl(node=None, fleet=None), {}, {"smoke.nccl_node": "NCCL (node)", "smoke.nccl_fleet": "NCCL (fleet)"}),

@@ -75,6 +75,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0, help="of the draw of the times (default %(default)s)")
     parser.add_argument("--ways", default="window,serial and free,serial and linear", help="which of them to run")
     parser.add_argument("--model-only", action="store_true", help="leave the real playbook out")
+    parser.add_argument("--real-only", action="store_true", help="leave the model out")
     parser.add_argument("--tasks", action="store_true", help="list the host-tasks of one node")
     options = parser.parse_args()
     if options.nodes < 2 or not 1 <= options.down <= options.nodes:
@@ -83,8 +84,10 @@ def main():
     sys.path.insert(0, str(ROOT / ".lab" / "collections"))
     from ansible_collections.gpufleet.lifecycle.tests.bench.rollout import fleet, model, times
 
-    lines, kept = modelled(model, times)
-    print("\n".join(lines), flush=True)
+    kept = True
+    if not options.real_only:
+        lines, kept = modelled(model, times)
+        print("\n".join(lines), flush=True)
     if not options.model_only:
         lines, good = real(fleet, times, options)
         print("\n".join(lines))
@@ -99,7 +102,7 @@ def real(fleet, times, options):
     scaled = [[second / options.scale for second in steps] for steps in drawn]
     bound = times.lower_bound(scaled, options.down)
     ways = [way for way in fleet.WAYS if way in options.ways.split(",")]
-    with tempfile.TemporaryDirectory(prefix="gpufleet-bench-") as name:
+    with tempfile.TemporaryDirectory(prefix="gpufleet-bench-", ignore_cleanup_errors=True) as name:
         runs = []
         load, began = os.getloadavg()[0], time.monotonic()
         try:
@@ -109,7 +112,7 @@ def real(fleet, times, options):
                 runs.append(fleet.Run(place, way, drawn, options.down, options.scale, options.down))
                 runs[-1].start()
             for run in runs:
-                run.wait(60 + 12 * times.linear(scaled, options.down))
+                run.wait(900 + 12 * times.linear(scaled, options.down))
         finally:
             for run in runs:
                 run.stop()

@@ -9,6 +9,7 @@ import datetime
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -51,7 +52,8 @@ class Run:
         self.forks = forks
 
     def _collection(self):
-        for name in ("galaxy.yml", "meta", "roles/gpu_node_upgrade", "plugins/doc_fragments", "plugins/plugin_utils"):
+        for name in ("galaxy.yml", "meta", "roles/gpu_node_upgrade", "plugins/doc_fragments", "plugins/plugin_utils", "plugins/action/gpu_evidence.py",
+                     "plugins/module_utils/_evidence_options.py", "plugins/module_utils/_nvml"):
             _link(ROOT / name, self.collection / name)
         for kind in ("action", "modules"):
             for source in sorted((ROOT / "plugins" / kind).glob("rollout_*.py")):
@@ -85,21 +87,23 @@ class Run:
         )
         command = [sys.executable, "-m", "ansible", "playbook", "-i", str(inventory), str(self.collection / "playbooks" / "upgrade.yml")]
         with open(self.place / "output", "w", encoding="utf-8") as log:
-            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=str(self.place))
+            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=str(self.place),
+                                            start_new_session=True)
 
     def wait(self, timeout_s):
-        """Wait for its end; its CPU seconds, with those of all its workers."""
+        """Wait for its end, which has to be a good one."""
         try:
             self.process.wait(timeout=timeout_s)
         except subprocess.TimeoutExpired:
-            raise SystemExit("%s did not come to an end within %d s; its output is %s" % (self.way, timeout_s, self.place / "output")) from None
+            text = (self.place / "output").read_text()
+            raise SystemExit("%s did not come to an end within %d s:\n%s" % (self.way, timeout_s, text[-3000:])) from None
         if self.process.returncode != 0:
             text = (self.place / "output").read_text()
             raise SystemExit("%s ended with %d:\n%s" % (self.way, self.process.returncode, text[-6000:]))
 
     def stop(self):
         if self.process is not None and self.process.poll() is None:
-            self.process.kill()
+            os.killpg(self.process.pid, signal.SIGKILL)  # with its workers
             self.process.wait()
 
     def wall_s(self):

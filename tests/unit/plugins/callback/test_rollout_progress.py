@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("ansible", reason="a callback lives in Ansible; nodes have none")
 
-from ansible_collections.gpufleet.lifecycle.plugins.callback import rollout_progress  # noqa: E402 after the look for Ansible
+from ansible_collections.gpufleet.lifecycle.plugins.callback import rollout_progress
 
 
 def numbers(**more):
@@ -31,7 +31,8 @@ def progress():
 
 
 def test_where_it_stands_and_when_it_will_be_over(progress):
-    assert progress.line("a1", "rollout_gate", gate()) == "1/4 done, 0 failed, 1 in flight, 2 to go, about 30 min left (not less than 30 min) | a1: leave to drain"
+    first = progress.line("a1", "rollout_gate", gate())
+    assert first == "1/4 done, 0 failed, 1 in flight, 2 to go, about 30 min left (not less than 30 min) | a1: leave to drain"
     progress.at.now = 100.0
     line = progress.line("a1", "rollout_step", {"progress": "[1/4] a1: done", "state": "done", "numbers": numbers(counts={"pending": 2, "done": 2})})
     assert line == "2/4 done, 0 failed, 0 in flight, 2 to go, about 3 min left (not less than 3 min) | [1/4] a1: done"

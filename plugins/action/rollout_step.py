@@ -54,7 +54,7 @@ class ActionModule(RolloutAction):
             return {
                 "progress": progress(view, node, words(arguments)),
                 "state": found.state,
-                "numbers": numbers(view),
+                "numbers": numbers(view) if told else {},
                 "ticket": dataclasses.asdict(found.ticket) if found.ticket else None,
             }
 

@@ -93,8 +93,7 @@ options:
     default: {}
   domain_caps:
     description:
-      - >-
-        How many nodes of one failure domain may be out at a time, by its key, such as C({rack: 1, nvlink_domain: 2}).
+      - 'How many nodes of one failure domain may be out at a time, by its key, such as C({rack: 1, nvlink_domain: 2}).'
     type: dict
     default: {}
   growth_start:
@@ -185,8 +184,7 @@ options:
     default: ''
   domains:
     description:
-      - >-
-        For each node by its name, its failure domains by key, such as C({rack: r1, nvlink_domain: "7"}).
+      - 'For each node by its name, its failure domains by key, such as C({rack: r1, nvlink_domain: "7"}).'
     type: dict
     default: {}
   domain_group_prefix:

@@ -138,7 +138,7 @@ ticket:
   type: dict
 numbers:
   description: Where the rollout stands. C(counts) of its nodes by state, and the limits that say how many go at a time.
-  returned: when something was recorded
+  returned: outside of check mode; empty when only documents were kept
   type: dict
 """
 

@@ -14,7 +14,16 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
-    holds, ledger, limits, outbox, owner, plan, publish, state, store, windows,
+    holds,
+    ledger,
+    limits,
+    outbox,
+    owner,
+    plan,
+    publish,
+    state,
+    store,
+    windows,
 )
 
 display = Display()

@@ -47,7 +47,7 @@ class Axis:
             where = self.parts[-1][3] + BREAK_WIDTH
 
     def x(self, time):
-        for start, end, at, to in self.parts:
+        for start, end, at, dummy in self.parts:
             if time < start:
                 return at  # in a pause
             if time <= end:
@@ -62,7 +62,7 @@ class Axis:
         """(x, words); UTC, with the day where it is another one than before."""
         step = next((one for one in STEPS if one * self.scale >= TICK_WIDTH), STEPS[-1])
         found, day = [], None
-        for start, end, at, to in self.parts:
+        for start, end, dummy, dummy2 in self.parts:
             first = -(-start // step) * step
             times = [first + number * step for number in range(int((end - first) // step) + 1)] if first <= end else []
             if not times:

@@ -82,7 +82,8 @@ def _of(view, event):
         return ["operator"], ["Rollout %s: %s%s by %s: %s." % (view.rollout_id, event["node"] + " " if event.get("node") else "", VERBS.get(
             event["verb"], event["verb"]), event["user"], event["reason"].rstrip("."))]
     if kind == "hold":
-        return ["held"], ["Rollout %s is held: %s" % (view.rollout_id, event["reason"]) if event["names"] else "Rollout %s is not held any more." % view.rollout_id]
+        held = "is held: %s" % event["reason"] if event["names"] else "is not held any more."
+        return ["held"], ["Rollout %s %s" % (view.rollout_id, held)]
     if event["state"] in state.FAILED:
         node = view.nodes.get(event["node"])
         return ["failed"], ["%s is %s: %s" % (event["node"], event["state"].replace("_", " "), (node.reason if node else "") or "no reason was recorded")]

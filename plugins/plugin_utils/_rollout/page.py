@@ -86,8 +86,11 @@ def headline(doc, bad):
 
 def how(doc):
     policy = doc["policy"] or {}
-    shown = (("max_down", "down at a time"), ("max_draining", "draining at a time"), ("failure_budget", "failure budget"), ("failure_percent", "failed, percent"),
-             ("domain_caps", "of one failure domain"), ("growth_start", "down at first"), ("broken_elsewhere", "broken elsewhere"), ("holds", "asked before a go"))
+    shown = (
+        ("max_down", "down at a time"), ("max_draining", "draining at a time"), ("failure_budget", "failure budget"), ("failure_percent", "failed, percent"),
+        ("domain_caps", "of one failure domain"), ("growth_start", "down at first"), ("broken_elsewhere", "broken elsewhere"),
+        ("holds", "asked before a go"),
+    )
     return [("plan", doc["sha256"][:12]), ("started", moment(doc["started"], 19) + " UTC"), ("finished", moment(doc["finished"], 19) + " UTC" if doc[
         "finished"] else "not yet")] + [(label, text.shown(policy[key])) for key, label in shown if policy.get(key) not in (None, {}, [], 0)] + [
             ("schema", doc["schema"])]
@@ -170,9 +173,11 @@ def _budgets(doc, story, axis, end):
         grown = [(point.time, point.window) for point in story.points if window and point.window is not None]
         now = doc["budgets"][key]
         peak = max(value for dummy, value in points)
-        drawn.append({"key": key, "title": title, "line": line, "area": _closed(line, axis, points[0][0], CHART), "limit": steps(axis, limits, last, CHART, most),
-                      "limit_y": "%.1f" % (CHART - (CHART - 8) * limits[-1][1] / most), "window": steps(axis, grown, last, CHART, most), "height": CHART,
-                      "used": now["used"], "of": now["limit"], "peak": peak, "full": now["limit"] is not None and now["used"] >= now["limit"]})
+        drawn.append({
+            "key": key, "title": title, "line": line, "area": _closed(line, axis, points[0][0], CHART), "limit": steps(axis, limits, last, CHART, most),
+            "limit_y": "%.1f" % (CHART - (CHART - 8) * limits[-1][1] / most), "window": steps(axis, grown, last, CHART, most), "height": CHART,
+            "used": now["used"], "of": now["limit"], "peak": peak, "full": now["limit"] is not None and now["used"] >= now["limit"],
+        })
     return drawn
 
 

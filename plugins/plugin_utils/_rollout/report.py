@@ -102,6 +102,29 @@ def _names(nodes):
 
 def reasons(view, verdict, spent):
     """Why the verdict is what it is, the most important first."""
+    counts = view.nodes.count()
+    found = _brakes(view, verdict, spent)
+    for name in WORST:
+        nodes = view.nodes.having(name)
+        if nodes:
+            found.append("%s %s: %s." % (text.count(len(nodes), "node"), name.replace("_", " "), _names(nodes)))
+    going = [node for node in view.nodes.having(*state.IN_FLIGHT) if not node.suspect]
+    for nodes, words in ((view.nodes.suspects(), "in flight when the controller died"), (going, "in flight" if verdict == "running" else "left in flight"),
+                         (view.nodes.having("pending"), "did not go yet" if verdict == "running" else "did not go")):
+        if nodes:
+            found.append("%s %s: %s." % (text.count(len(nodes), "node"), words, _names(nodes)))
+    over = counts.get("done", 0) + counts.get("skipped", 0)
+    if verdict == "complete":
+        found.append("Every node is done or had nothing to do: %d done, %d skipped." % (counts.get("done", 0), counts.get("skipped", 0)))
+    elif not counts:
+        found.append("No node was planned.")
+    elif over:
+        found.append("%d of %s done or skipped." % (over, text.count(sum(counts.values()), "node")))
+    return found
+
+
+def _brakes(view, verdict, spent):
+    """What keeps nodes from starting."""
     found = []
     if view.stopped:
         found.append("Stopped by %s." % view.stopped)
@@ -113,27 +136,6 @@ def reasons(view, verdict, spent):
         found.append("Paused by %s." % view.paused)
     if view.held and verdict == "running":
         found.append("Held: %s." % view.held_reason.rstrip("."))
-    for name in WORST:
-        nodes = view.nodes.having(name)
-        if nodes:
-            found.append("%s %s: %s." % (text.count(len(nodes), "node"), name.replace("_", " "), _names(nodes)))
-    counts = view.nodes.count()
-    suspects = view.nodes.suspects()
-    if suspects:
-        found.append("%s in flight when the controller died: %s." % (text.count(len(suspects), "node"), _names(suspects)))
-    going = [node for node in view.nodes.having(*state.IN_FLIGHT) if not node.suspect]
-    if going:
-        found.append("%s %s: %s." % (text.count(len(going), "node"), "in flight" if verdict == "running" else "left in flight", _names(going)))
-    waiting = view.nodes.having("pending")
-    if waiting:
-        found.append("%s did not go%s: %s." % (text.count(len(waiting), "node"), " yet" if verdict == "running" else "", _names(waiting)))
-    over = counts.get("done", 0) + counts.get("skipped", 0)
-    if verdict == "complete":
-        found.append("Every node is done or had nothing to do: %d done, %d skipped." % (counts.get("done", 0), counts.get("skipped", 0)))
-    elif not counts:
-        found.append("No node was planned.")
-    elif over:
-        found.append("%d of %s done or skipped." % (over, text.count(sum(counts.values()), "node")))
     return found
 
 
@@ -144,8 +146,8 @@ def next_steps(view, verdict, spent):
         if view.paused:
             found.append("Nodes in flight finish. To go on: rollout_control with rollout_verb=resume.")
         if view.held:
-            found.append("Nodes in flight finish. The queries are asked again by themselves; to go on without them: rollout_control with rollout_verb=set_budget and "
-                         "rollout_limits={\"holds\": {}}.")
+            found.append("Nodes in flight finish. The queries are asked again by themselves; to go on without them: rollout_control with "
+                         "rollout_verb=set_budget and rollout_limits={\"holds\": {}}.")
         if spent or view.stopped:
             found.append("Let the nodes in flight finish; the rollout then ends by itself.")
         return found

@@ -67,8 +67,5 @@ def test_how_it_stands():
     found = view()
     found.paused = "kim: why"
     lines = control.standing(found, {"owner": {"pid": 1, "host": "h"}, "time": "t1", "heartbeat": "t2"}, lambda owner: "process 1 on h")
-    assert lines == [
-        "paused by kim: why",
-        "no further node starts: the failure budget of 1 is spent by d",
-        "run by process 1 on h since t1, last heard of at t2",
-    ]
+    assert lines == ["paused by kim: why", "no further node starts: the failure budget of 1 is spent by d",
+                     "run by process 1 on h since t1, last heard of at t2"]

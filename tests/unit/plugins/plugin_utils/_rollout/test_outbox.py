@@ -46,7 +46,8 @@ class TestNotices:
         made = Story("a1").add("control", verb="pause", user="kim", reason="fabric.").add("control", verb="skip", node="a1", user="kim", reason="x")
         made.add("hold", names=["q"], reason="q: 1 series").add("hold", names=[], reason="")
         assert [text for dummy, text in lines(made)][1:] == [
-            ["Rollout r1: paused by kim: fabric."], ["Rollout r1: a1 left out by kim: x."], ["Rollout r1 is held: q: 1 series"], ["Rollout r1 is not held any more."]]
+            ["Rollout r1: paused by kim: fabric."], ["Rollout r1: a1 left out by kim: x."], ["Rollout r1 is held: q: 1 series"],
+            ["Rollout r1 is not held any more."]]
 
     def test_only_what_is_wanted_is_told(self):
         made = Story("a1", "b1", canaries=["a1"]).done("a1").fails("b1").end()

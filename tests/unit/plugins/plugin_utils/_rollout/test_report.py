@@ -15,7 +15,16 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
-    axis, estimate, ledger, limits, metrics, page, publish, report, state, timeline,
+    axis,
+    estimate,
+    ledger,
+    limits,
+    metrics,
+    page,
+    publish,
+    report,
+    state,
+    timeline,
 )
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._report.test_formats import EVIL, Page
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout.stories import START, Story
@@ -397,7 +406,7 @@ class TestPublish:
         written = []
         monkeypatch.setattr(publish.files, "write", lambda *args, **more: written.append(time.sleep(0.05)))
         monkeypatch.setattr(publish, "SAVED_S", 0.3)
-        for number in range(20):
+        for dummy in range(20):
             book.transact(lambda transaction: transaction.append("control", run="run1", verb="pause", user="x", reason="y"))
             publish.refresh(book)
         assert 1 <= len(written) < 10

@@ -27,8 +27,10 @@ from ansible.plugins.callback import CallbackBase
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import estimate
 
-DONE, FAILED = ("done", "skipped"), ("failed", "rolled_back", "quarantined", "lost")
-IN_FLIGHT, OUT = ("draining", "down", "validating"), ("quarantined", "lost")
+DONE = ("done", "skipped")
+FAILED = ("failed", "rolled_back", "quarantined", "lost")
+IN_FLIGHT = ("draining", "down", "validating", "soaking")
+OUT = ("quarantined", "lost")
 
 
 def span(seconds):

@@ -93,7 +93,7 @@ options:
       events:
         description:
           - What is told. V(failed) is a node, V(stopped) means that no further node starts, V(operator) are the words of
-            M(gpufleet.lifecycle.rollout_control), V(held) is what O(hold_queries) answers.
+            M(gpufleet.lifecycle.rollout_control), V(held) is what O(gpufleet.lifecycle.rollout_gate#module:hold_queries) answers.
         type: list
         elements: str
         choices: [started, canary, failed, stopped, operator, held, finished]

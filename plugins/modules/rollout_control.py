@@ -55,7 +55,7 @@ options:
     default: []
   limits:
     description:
-      - The limits of V(set_budget) by the name of the option of M(gpufleet.lifecycle.rollout_plan), such as C({max_down: 4}).
+      - "The limits of V(set_budget) by the name of the option of M(gpufleet.lifecycle.rollout_plan), such as C({max_down: 4})."
     type: dict
     default: {}
   user:

@@ -207,7 +207,7 @@ def main(asked):
 def start(book, webhook, give_up_s=GIVE_UP_S, pause_s=FIRST_PAUSE_S):
     """Start a sender that outlives this process and is not waited for. What it needs goes through a pipe, not into its arguments."""
     module = __name__
-    package = module.split(".plugins.")[0]
+    package = module.partition(".plugins.")[0]
     root = os.path.abspath(__file__)
     for dummy in range(4):
         root = os.path.dirname(root)

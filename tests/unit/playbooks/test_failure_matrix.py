@@ -17,8 +17,10 @@ import time
 
 import pytest
 
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout import conftest as ledger_tests
+
 # The server of the ledger's own tests; pytest takes a fixture by the name under which it stands here.
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout.conftest import postgresql as postgresql
+postgresql = ledger_tests.postgresql
 
 OLD, NEW = "1.0.1", "2.0.1"
 NAMES = ("a1", "a2", "a3", "a4")

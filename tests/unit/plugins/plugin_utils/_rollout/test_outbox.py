@@ -16,7 +16,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout.stories import Story
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout.webserver import Server, serving, wait_for
 
-ALL = ["started", "canary", "failed", "stopped", "operator", "held", "finished"]
+ALL = ("started", "canary", "failed", "stopped", "operator", "held", "finished")
 
 
 def told(made, kinds=ALL):

@@ -195,7 +195,8 @@ class TestTimeline:
         made.now += datetime.timedelta(hours=20)
         nodes = {name: dict(made.plan["nodes"][name]) for name in made.names}
         nodes["a1"]["suspect"] = True
-        made.add("plan", **dict(made.plan, nodes=nodes))
+        planned = dict(made.plan, nodes=nodes)
+        made.add("plan", **planned)
         made.grant("a1").step("a1", "evidence").step("a1", "validate", 30).add("state", 40, node="a1", state="done").end()
         found = timeline.build(made.events)
         assert [span.phase for span in found.spans["a1"]][:2] == ["drain", "down"] and found.spans["a1"][-1].end is not None
@@ -456,7 +457,7 @@ class TestPublish:
     def test_old_files_stay_whole_when_new_ones_cannot_be_put_in_place(self, book, monkeypatch):
         publish.refresh(book, now=True)
         before = open(book.path("report.json")).read()
-        monkeypatch.setattr(files.os, "replace", lambda *args: (_ for _ in ()).throw(OSError("disk")))
+        monkeypatch.setattr(files.os, "replace", lambda *args: (dummy for dummy in ()).throw(OSError("disk")))
         said = []
         publish.refresh(book, now=True, complain=said.append)
         assert open(book.path("report.json")).read() == before and "disk" in said[0]

@@ -116,7 +116,7 @@ class StoredNodes:
             counts = {}
         else:
             query = sa.select(self._table.c.state, sa.func.count()).where(self._table.c.rollout_id == self._id).group_by(self._table.c.state)
-            counts = dict(row._tuple() for row in self._connection.execute(query))
+            counts = {row[0]: row[1] for row in self._connection.execute(query)}
             if self._changed:
                 query = sa.select(self._table.c.state).where(self._table.c.rollout_id == self._id, self._table.c.name.in_(sorted(self._changed)))
                 for (name,) in self._connection.execute(query):

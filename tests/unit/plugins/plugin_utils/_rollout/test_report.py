@@ -195,7 +195,8 @@ class TestTimeline:
         made.now += datetime.timedelta(hours=20)
         nodes = {name: dict(made.plan["nodes"][name]) for name in made.names}
         nodes["a1"]["suspect"] = True
-        planned = dict(made.plan, nodes=nodes)
+        planned = dict(made.plan)
+        planned["nodes"] = nodes
         made.add("plan", **planned)
         made.grant("a1").step("a1", "evidence").step("a1", "validate", 30).add("state", 40, node="a1", state="done").end()
         found = timeline.build(made.events)

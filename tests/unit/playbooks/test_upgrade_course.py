@@ -132,6 +132,13 @@ def test_a_fabric_that_is_being_joined_is_waited_for_and_nothing_else(fleet):
     assert len(fleet.read("b1")["reboots_expected"]) == 2 + 3, "twice with the new driver, since it is sick too; then it joins with the old one"
 
 
+def test_a_node_whose_settings_do_not_come_back_is_put_back(fleet):
+    fleet.add("a1", settings_lost_with=[NEW])
+    result = fleet.run("upgrade")
+    assert result.rc == 2 and result.states == {"a1": "rolled_back"}
+    assert "GPU 2: the power limit is 700 W, expected 500 W" in result.report["nodes"]["a1"]["reason"]
+
+
 def test_a_spent_budget_leaves_the_rest_untouched(fleet):
     fleet.add("a1", cannot_install=[NEW])
     for name in ("a2", "a3"):

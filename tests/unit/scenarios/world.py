@@ -259,7 +259,7 @@ class World:
     def short_sleep(self, seconds):
         time.sleep(min(seconds, self.hung_window_s))
 
-    def at_work(self, level="t0", nccl=NCCL, **options):
+    def at_work(self, level="t0", nccl=tuple(NCCL), **options):
         """What gpu_smoke measures on this node, with what a caller says of NCCL."""
         with self.environment():
             document, dummy = smoke_run.take(level=level, library_path=str(self.root / "usr/local/lib/libcuda.so.1"), load=binding(self.library),

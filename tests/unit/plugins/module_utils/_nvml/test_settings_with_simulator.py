@@ -81,7 +81,9 @@ def test_check_apply_check_apply(node, wheel):
 
 
 def test_values_are_shown_as_the_options_have_them(node):
-    result = settings(node, gpus=["0"], **dict(ALL, application_clocks_mhz={"graphics": 1410, "memory": 1215}))
+    wanted = dict(ALL)
+    wanted["application_clocks_mhz"] = {"graphics": 1410, "memory": 1215}
+    result = settings(node, gpus=["0"], **wanted)
     assert rows(result, "setting", "before", "wanted", "after", "changed") == [
         ("persistence_mode", False, True, True, True),
         ("compute_mode", "default", "exclusive_process", "exclusive_process", True),
@@ -144,7 +146,9 @@ def test_ecc_waits_for_a_reset_and_stays_after_the_reboot(node):
 
 @pytest.mark.parametrize("way", ["reload", "reboot"])
 def test_restored_after_the_driver_forgot(node, way):
-    settings(node, **dict(ALL, application_clocks_mhz={"graphics": 1410, "memory": 1215}))
+    wanted = dict(ALL)
+    wanted["application_clocks_mhz"] = {"graphics": 1410, "memory": 1215}
+    settings(node, **wanted)
     before = baseline(node)
     if way == "reboot":
         (node.root / "run/gpusim/settings.ini").unlink()

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import copy
 import errno
 import hashlib
@@ -151,18 +152,21 @@ def test_a_node_does_not_choose_the_names_of_files(tmp_path, name):
     assert not (tmp_path / "evidence" / "r1" / "escape").exists()
 
 
-@pytest.fixture
+@contextlib.contextmanager
 def small_files():
-    """No file may grow beyond 2 KiB, as on a disk that is full."""
+    """No file may grow beyond 2 KiB, as on a disk that is full. Only for a moment: the tests' own output may go to a larger one."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2048, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_bundle_that_does_not_fit_fails_the_task_and_leaves_nothing(tmp_path, small_files):
+def test_a_bundle_that_does_not_fit_fails_the_task_and_leaves_nothing(tmp_path):
     given = answer(files={"kernel.log": sent("NVRM\n" * 1000)})
-    result = keep(tmp_path, given)
+    with small_files():
+        result = keep(tmp_path, given)
     assert result["failed"] is True and result["bundle"] == ""
     assert "gpu-1: the bundle of evidence (" in result["msg"] and os.strerror(errno.EFBIG) in result["msg"]
     assert "cannot be written as %s/evidence/r1/gpu-1/1-before: " % tmp_path in result["msg"] and "Make room there" in result["msg"]
@@ -170,8 +174,9 @@ def test_a_bundle_that_does_not_fit_fails_the_task_and_leaves_nothing(tmp_path, 
     assert "1-before" in keep(tmp_path)["bundle"], "the next one fits and has the name"
 
 
-def test_where_it_need_not_be_that_is_a_warning(tmp_path, small_files):
-    result = keep(tmp_path, answer(files={"kernel.log": sent("NVRM\n" * 1000)}), required=False)
+def test_where_it_need_not_be_that_is_a_warning(tmp_path):
+    with small_files():
+        result = keep(tmp_path, answer(files={"kernel.log": sent("NVRM\n" * 1000)}), required=False)
     assert "failed" not in result and result["bundle"] == ""
     assert result["warnings"] == [result["msg"]] and "cannot be written" in result["msg"]
 

@@ -28,13 +28,13 @@ def cdi(ctx):
     ours = [spec for spec in specs if model.item(spec, "kind") == KIND]
     unread = sorted(str(model.item(spec, "path")) for spec in specs if model.item(spec, "kind") is None)
     if not ours and unread:
-        return checks.unknown(unread, KIND, "Files of CDI cannot be read: %s." % (", ".join(unread),))
+        return checks.unknown(unread, KIND, "Files of CDI cannot be read: %s. %s" % (", ".join(unread), AGAIN))
     if not ours:
         return checks.fail([], KIND, "No file in /etc/cdi or /run/cdi describes NVIDIA's GPUs, so no container gets one. %s" % (AGAIN,), "restart_service")
     for spec in ours:
         path, versions, missing, devices = (model.item(spec, key) for key in ("path", "versions", "missing", "devices"))
         if not isinstance(versions, list) or not isinstance(missing, list) or not isinstance(devices, list):
-            return checks.unknown(path, KIND, "%s cannot be read." % (path,))
+            return checks.unknown(path, KIND, "%s cannot be read. %s" % (path, AGAIN))
         if not devices:
             return checks.fail(path, KIND, "%s names no device. %s" % (path, AGAIN), "restart_service")
         if missing:

@@ -67,7 +67,8 @@ def toolkit(ctx):
     unread = sorted(path for path, version, compat in versions if version is None)
     shown = ["%s %s" % (path, "%d.%d" % version if version else "?") for path, version, compat in versions]
     if driver is None or unread:
-        return checks.unknown(shown, None, "The CUDA version of %s cannot be read." % (", ".join(unread) if unread else "the driver",))
+        what, where = (", ".join(unread), "version.json there") if unread else ("the driver", "nvidia-smi on the node")
+        return checks.unknown(shown, None, "The CUDA version of %s cannot be read. Look at %s." % (what, where))
     limit = "%d.%d" % driver
     newer = sorted("%s (%d.%d)" % (path, version[0], version[1]) for path, version, compat in versions if version > driver and not compat)
     other = sorted(entry for entry in newer if cuda_version(entry.rpartition("(")[2])[0] > driver[0])

@@ -40,7 +40,8 @@ def gpu_node(ctx, gpu):
     path = "/dev/nvidia%d" % (minor.value,)
     nodes = listed(ctx.system)
     if nodes is None:
-        return checks.unknown(None, path, "The files in /dev cannot be listed, so it is not known whether %s is there." % (path,))
+        return checks.unknown(None, path, "The files in /dev cannot be listed, so it is not known whether %s is there. Look at ls -l /dev on the node." % (
+            path,))
     if path not in nodes:
         return checks.fail(None, path, "%s, the device file of %s, is missing: no program can use the GPU. Run nvidia-modprobe -c%d." % (
             path, model.named(gpu), minor.value), "restart_service")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fnmatch
 
+from .._driver.modules import flavour as module_flavour
 from . import codes, model, nodefacts
 from .model import FAIL, NOT_APPLICABLE, PASS, UNKNOWN
 from .nodefacts import Checks
@@ -58,7 +59,7 @@ def nouveau(ctx):
 
 
 def flavour(ctx):
-    """The same kind of kernel module as in the baseline, and the open one where there is no other."""
+    """The same kind of kernel module as in the baseline, loaded and on disk, and the open one where there is no other."""
     checks = Checks("driver.flavour", source="baseline")
     kinds = ("open", "proprietary")
     now = model.item(ctx.audit, "flavour")
@@ -69,6 +70,10 @@ def flavour(ctx):
     if now != "open" and needs_open:
         return checks.fail(now, "open", "%s works with the open kernel modules alone, and the proprietary ones are installed. Install the open ones." % (
             needs_open[0],), "hold", "hardware")
+    disk = on_disk_flavour(ctx)
+    if disk == "proprietary" and needs_open:
+        return checks.fail(disk, "open", "%s works with the open kernel modules alone, and those on disk for the kernel that boots next are proprietary. "
+                           "Install the open ones before a reboot." % (needs_open[0],), "hold", "hardware")
     # A library without the call is older than the GPUs that this is about.
     nameless = [model.named(gpu) for gpu in model.gpus(ctx.snapshot)
                 if model.opened(gpu) and not model.number(gpu, "architecture").known and model.reading(gpu, "architecture").rc != codes.FUNCTION_NOT_FOUND]
@@ -82,7 +87,16 @@ def flavour(ctx):
     if now != old.value and not announced(ctx, "audit.flavour"):
         return checks.fail(now, old.value, "The kernel module is the %s one; in the baseline it was the %s one. Install that one, or announce the change "
                            "(expect.changes: audit.flavour)." % (now, old.value))
+    if disk not in (None, old.value) and not announced(ctx, "audit.flavour"):
+        return checks.fail(disk, old.value, "The kernel module on disk for the kernel that boots next is the %s one; in the baseline it was the %s one. "
+                           "Install that one, or announce the change (expect.changes: audit.flavour)." % (disk, old.value))
     return checks.good(now, old.value)
+
+
+def on_disk_flavour(ctx):
+    """The kind of the module that the next boot loads; None if that is not known."""
+    text = model.item(ctx.audit, "versions", "modules", model.item(ctx.audit, "kernel", "next_boot"), "license")
+    return module_flavour(text) if isinstance(text, str) else None
 
 
 def open_only(gpu):
@@ -142,5 +156,5 @@ ROWS = (
     model.Row("driver.dkms", "node", dkms, "DKMS has the module installed for the running and the next kernel", ("audit.findings",), "dkms(8)", (52,)),
     model.Row("driver.reboot_safe", "node", reboot_safe, "A reboot brings the driver back", ("audit.reboot_safe",), "this collection", (52,)),
     model.Row("driver.flavour", "node", flavour, "The kernel module is open or proprietary as in the baseline, and open where there is no other",
-              ("audit.flavour", "snapshot.gpus.architecture"), "NVIDIA driver README, Open Linux Kernel Modules", (53,)),
+              ("audit.flavour", "audit.versions.modules", "snapshot.gpus.architecture"), "NVIDIA driver README, Open Linux Kernel Modules", (53,)),
 )

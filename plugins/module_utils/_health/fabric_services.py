@@ -106,7 +106,8 @@ def same_version(ctx, checks, key, name):
     if present is not True or version is None:
         return checks.unknown(None, expected, "The version of %s is not known. Run it with --version on the node." % (name.replace("The", "the"),))
     if expected is None:
-        return checks.unknown(version, None, "Which driver is loaded is not known, so the version of %s cannot be compared." % (name.replace("The", "the"),))
+        return checks.unknown(version, None, "Which driver is loaded is not known, so the version of %s cannot be compared. Load the driver." % (
+            name.replace("The", "the"),))
     if version != expected:
         return checks.fail(version, expected, "%s is %s and the driver is %s; they must be the same. Install the package of the driver's version and "
                            "restart the service." % (name, version, expected))

@@ -47,6 +47,11 @@ def on_the_bus(ctx):
         return [model.check("gpu.on_bus", NODE, UNKNOWN, sorted(seen), sorted(bus), "hardware", "hold",
                             "%d GPUs are on the PCI bus; which of them work is not known. See nvml.answers." % (len(bus),))]
     silent, strange = sorted(bus - seen), sorted(seen - bus)
+    nameless = [model.entity(gpu) for gpu in model.gpus(ctx.snapshot) if model.opened(gpu) and model.address(gpu) is None]
+    if nameless and len(silent) <= len(nameless) and not strange:
+        return [model.check("gpu.on_bus", NODE, UNKNOWN, sorted(seen), sorted(bus), "hardware", "hold",
+                            "NVML opens %s and does not tell where it is; on the PCI bus are also %s. Read the node again as root. %s" % (
+                                ", ".join(nameless), ", ".join(silent) or "no others", LOOK))]
     if silent or strange:
         parts = []
         if silent:
@@ -104,6 +109,9 @@ def compared(now, ctx):
             result.append(model.check("gpu.present", ident, FAIL, other, ident, "baseline", "hold",
                                       "GPU %s of the baseline is gone, and GPU %s is in its place, at %s. If it was replaced, take a new baseline." % (
                                           ident, other, place)))
+        elif ident not in now and model.item(ctx.snapshot, "status") != "ok":
+            result.append(model.check("gpu.present", ident, FAIL, None, place, "baseline", "hold",
+                                      "GPU %s of the baseline, at %s, cannot be seen, as NVML shows no GPU at all. See nvml.answers." % (ident, place)))
         elif ident not in now:
             result.append(model.check("gpu.present", ident, FAIL, None, place, "baseline", "hold",
                                       "GPU %s of the baseline, at %s, is missing. %s" % (ident, place, LOOK)))

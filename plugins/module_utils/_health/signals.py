@@ -12,6 +12,8 @@ from __future__ import annotations
 from . import codes, model
 from .model import FAIL, NOT_APPLICABLE, UNKNOWN
 
+NO_PERMISSION = 4
+
 
 def absent(ctx, ident, gpu, key, now, action=None):
     """The check for signal KEY of GPU, which is not known NOW.
@@ -26,7 +28,9 @@ def absent(ctx, ident, gpu, key, now, action=None):
     if before is not None and before.known:
         if status != FAIL:
             status, code_action = FAIL, action or "hold"
-            step = "Compare the driver with the one of the baseline; the reading must come back before the node serves."
+            # Who reads may have changed, and not the driver.
+            step = step if now.rc == NO_PERMISSION else (
+                "Compare the driver with the one of the baseline; the reading must come back before the node serves.")
         return model.check(ident, who, status, seen, before.value, "baseline", code_action,
                            "%s of %s answered in the baseline and does not now: %s. %s" % (key, model.named(gpu), seen, step))
     if status == FAIL:

@@ -63,7 +63,8 @@ class Judge:
     def nothing(self, ident, entity, message):
         """What cannot be tested here: not applicable, unless the policy wants it tested."""
         if self.required:
-            return model.check(ident, entity, UNKNOWN, None, "a test at work", "policy", "hold", message + " The policy requires the test (smoke_required).")
+            return model.check(ident, entity, UNKNOWN, None, "a test at work", "policy", "hold", message + (
+                " The policy requires the test (smoke_required): run gpu_smoke, and repair what keeps it from testing."))
         return model.check(ident, entity, NOT_APPLICABLE, None, None, "policy", message=message)
 
     def unusable(self, ident, entity):
@@ -333,12 +334,13 @@ def dcgm(ctx):
     if status == "missing":
         return judge.nothing(ident, NODE, "NVIDIA's diagnostic cannot run: %s." % (model.item(report, "message"),))
     if status != "ok" or not isinstance(tests, list) or not tests:
-        return model.check(ident, NODE, UNKNOWN, status, "ok", "policy", "hold", "NVIDIA's diagnostic gave no result: %s" % (model.item(report, "message"),))
+        return model.check(ident, NODE, UNKNOWN, status, "ok", "policy", "hold", "NVIDIA's diagnostic gave no result: %s. Run it again (%s)." % (
+            model.item(report, "message"), model.item(report, "command")))
     found = dict((word, [str(model.item(test, "name")) for test in tests if model.item(test, "status") == word]) for word in ("fail", "warn", "pass", "skip"))
     others = [str(model.item(test, "name")) for test in tests if model.item(test, "status") not in found]
     if found["fail"]:
-        return model.check(ident, NODE, FAIL, found["fail"], [], "hardware", "field_diag", "NVIDIA's diagnostic failed: %s. %s" % (
-            ", ".join(found["fail"]), "; ".join(texts(tests))))
+        return model.check(ident, NODE, FAIL, found["fail"], [], "hardware", "field_diag", "NVIDIA's diagnostic failed: %s (%s). Drain the node and read "
+                           "what it says about each test: %s." % (", ".join(found["fail"]), "; ".join(texts(tests)), model.item(report, "command")))
     if others:
         return model.check(ident, NODE, UNKNOWN, others, [], "hardware", "hold",
                            "NVIDIA's diagnostic did not finish these tests: %s. Run it again (%s)." % (", ".join(others), model.item(report, "command")))

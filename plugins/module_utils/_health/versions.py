@@ -12,7 +12,8 @@ from __future__ import annotations
 import collections
 import functools
 
-from . import model
+from .._driver.modules import made_for
+from . import driver_files, model
 from .model import FAIL, NODE, NOT_APPLICABLE, PASS, UNKNOWN
 
 # place: (what it is, action and what to do if it is another version; title, what is read, numbers of the check)
@@ -20,7 +21,7 @@ PLACES = {
     "nvml": ("the driver that NVML talks to", "reboot", "Reload the driver or reboot.",
              "NVML talks to the wanted driver", ("snapshot.system.driver_version",), (3,)),
     "loaded": ("the loaded kernel module", "reboot", "Reload the driver or reboot.",
-               "The loaded kernel module is that of the wanted driver", ("audit.versions.loaded",), (3, 5)),
+               "The loaded kernel module is that of the wanted driver", ("audit.versions.loaded", "audit.findings"), (3, 5)),
     "library": ("the installed library libnvidia-ml", "hold", "Install the userland packages of the wanted version.",
                 "The installed userland is that of the wanted driver", ("audit.versions.library",), (3, 5, 55)),
     "on_disk": ("the kernel module on disk for the running kernel", "hold", "Build and install the module (dkms status).",
@@ -59,6 +60,9 @@ def place(ctx, where):
     wanted = upstream(ctx.expected_driver)
     expected = wanted or versions["loaded"]
     ident = "driver." + where
+    wrong = absent(ctx, where)
+    if wrong:
+        return model.check(ident, NODE, FAIL, version, expected, "hardware", action, "%s %s" % (wrong, step))
     if version is None:
         return model.check(ident, NODE, UNKNOWN, None, expected, "policy", "hold",
                            "The version of %s is not known: it is not there, or cannot be read. %s" % (what, step))
@@ -70,6 +74,26 @@ def place(ctx, where):
         return model.check(ident, NODE, FAIL, version, expected, "policy", action,
                            "%s is %s; expected %s, the %s version. %s" % (what[0].upper() + what[1:], version, expected, why, step))
     return model.check(ident, NODE, PASS, version, expected, "policy")
+
+
+def absent(ctx, where):
+    """Why there is nothing in a place that could be read, or nothing that loads; "" if there is, or if that is not known."""
+    if where == "loaded":
+        known = model.item(ctx.audit, "versions", "loaded") is None and driver_files.finding(ctx, "loaded_version").get("status") == FAIL
+        return "The NVIDIA kernel module is not loaded." if known else ""
+    if where not in ("on_disk", "next_boot"):
+        return ""
+    kernel = model.item(ctx.audit, "kernel", "running" if where == "on_disk" else "next_boot")
+    modules = model.item(ctx.audit, "versions", "modules")
+    if not isinstance(modules, dict) or not isinstance(kernel, str) or kernel not in modules:
+        return ""
+    if modules[kernel] is None:
+        return "There is no NVIDIA kernel module on disk for kernel %s." % (kernel,)
+    magic = model.item(modules, kernel, "vermagic")
+    if isinstance(magic, str) and magic and not made_for(kernel, magic):
+        return "The kernel module %s was made for kernel %s, not for %s: it does not load." % (
+            model.item(modules, kernel, "path"), magic.split(" ", 1)[0], kernel)
+    return ""
 
 
 def packages(ctx):
@@ -87,7 +111,8 @@ def packages(ctx):
                                "there now. Install the driver's packages.")
         return model.check(ident, NODE, NOT_APPLICABLE, {}, None, message="The driver was not installed from packages.")
     if expected is None:
-        return model.check(ident, NODE, UNKNOWN, found, None, "policy", "hold", "Which driver is loaded is not known, so its packages cannot be compared.")
+        return model.check(ident, NODE, UNKNOWN, found, None, "policy", "hold", "Which driver is loaded is not known, so its packages "
+                           "cannot be compared. Load it.")
     odd = sorted("%s %s" % (name, version) for name, version in found.items() if upstream(version) != expected)
     if odd:
         return model.check(ident, NODE, FAIL, odd, expected, "policy", "hold", "Packages of the driver are not %s: %s. Install one coherent set, then reload "
@@ -111,7 +136,8 @@ def agree(ctx):
                            "the driver or reboot." % (common, "; ".join(odd)))
     unread = sorted(set(found) - set(known))
     if unread:
-        return model.check(ident, NODE, UNKNOWN, known, common, "policy", "hold", "These versions are not known: %s." % ("; ".join(unread),))
+        return model.check(ident, NODE, UNKNOWN, known, common, "policy", "hold", "These versions are not known: %s. Install "
+                           "what is missing, then read the node again as root." % ("; ".join(unread),))
     return model.check(ident, NODE, PASS, known, common, "policy")
 
 

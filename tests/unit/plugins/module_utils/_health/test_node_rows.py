@@ -415,6 +415,10 @@ def test_nouveau(loaded, expected):
 BLACKWELL = {"snapshot.gpus.0.architecture": value(10)}
 
 
+def on_disk(licence):
+    return {KERNEL: {"version": DRIVER, "license": licence}}
+
+
 @pytest.mark.parametrize(("now", "old", "expect", "expected"), [
     ({}, {}, {}, "pass"),
     ({}, False, {}, "pass"),
@@ -429,6 +433,14 @@ BLACKWELL = {"snapshot.gpus.0.architecture": value(10)}
     (BLACKWELL, False, {}, "fail"),
     (BLACKWELL, {}, {"changes": ["audit.flavour"]}, "fail"),
     (dict(BLACKWELL, **{"audit.flavour": "open"}), False, {}, "pass"),
+    ({"audit.versions.modules": on_disk("Dual MIT/GPL")}, {}, {}, "fail"),
+    ({"audit.versions.modules": on_disk("Dual MIT/GPL")}, {}, {"changes": ["audit.flavour"]}, "pass"),
+    ({"audit.versions.modules": on_disk("Dual MIT/GPL")}, False, {}, "pass"),
+    ({"audit.versions.modules": on_disk("NVIDIA")}, {}, {}, "pass"),
+    ({"audit.versions.modules": on_disk(None)}, {}, {}, "pass"),
+    (dict(BLACKWELL, **{"audit.flavour": "open", "audit.versions.modules": on_disk("NVIDIA")}), False, {}, "fail"),
+    (dict(BLACKWELL, **{"audit.flavour": "open", "audit.versions.modules": on_disk("NVIDIA")}), {}, {"changes": ["audit.flavour"]}, "fail"),
+    (dict(BLACKWELL, **{"audit.flavour": "open", "audit.versions.modules": on_disk("Dual MIT/GPL")}), False, {}, "pass"),
     ({"snapshot.gpus.0.architecture": value(0xFFFFFFFF)}, False, {}, "pass"),
     ({"snapshot.gpus.0.architecture": failed(13)}, False, {}, "pass"),
 ])

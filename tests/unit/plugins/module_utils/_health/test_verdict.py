@@ -248,6 +248,69 @@ def test_a_next_kernel_without_the_module_is_named():
     assert found(judge(audit=audit), "driver.next_boot")[0]["status"] == "fail"
 
 
+@pytest.mark.parametrize("place", ["on_disk", "next_boot"])
+@pytest.mark.parametrize("module, status, text", [
+    (None, "fail", "There is no NVIDIA kernel module on disk for kernel " + readings.KERNEL),
+    ({"version": readings.DRIVER, "vermagic": "6.1.0-1-amd64 SMP", "path": "/lib/x.ko"}, "fail", "/lib/x.ko was made for kernel 6.1.0-1-amd64, not for"),
+    ({"version": readings.DRIVER, "vermagic": readings.KERNEL + " SMP"}, "pass", ""),
+    ({"version": readings.DRIVER, "vermagic": None}, "pass", ""),
+    ({"version": None, "vermagic": None}, "unknown", "not known"),
+    ("gone", "unknown", "not known"),
+])
+def test_a_module_that_is_not_there_or_does_not_load(place, module, status, text):
+    audit = readings.audit()
+    if module == "gone":
+        del audit["versions"]["modules"][readings.KERNEL]
+    else:
+        audit["versions"]["modules"][readings.KERNEL] = module
+    check, = found(judge(audit=audit), "driver." + place)
+    assert check["status"] == status and text in check["message"]
+
+
+@pytest.mark.parametrize("finding, status", [("fail", "fail"), ("unknown", "unknown"), ("not_applicable", "unknown")])
+def test_no_driver_is_loaded_or_that_cannot_be_read(finding, status):
+    audit = readings.audit()
+    audit["versions"]["loaded"] = None
+    audit["findings"] = [item for item in audit.get("findings", []) if item["id"] != "loaded_version"]
+    audit["findings"].append({"id": "loaded_version", "entity": "node", "status": finding, "observed": None, "expected": None, "message": "", "next_step": ""})
+    check, = found(judge(audit=audit), "driver.loaded")
+    assert check["status"] == status
+
+
+@pytest.mark.parametrize("also, status", [(None, "unknown"), ("0000:99:00.0", "fail")])
+def test_a_gpu_that_is_open_and_does_not_tell_where_it_is_is_not_called_closed(also, status):
+    snapshot, audit = readings.snapshot(), readings.audit()
+    snapshot["gpus"][0]["pci_bus_id"] = failed(4)
+    if also:
+        audit["pci"] = audit["pci"] + [{"address": also, "device": "0x2330", "class": "0x030200"}]
+    check, = found(judge(snapshot, audit), "gpu.on_bus")
+    assert check["status"] == status
+
+
+@pytest.mark.parametrize("answered, status", [(True, "fail"), (False, "pass")])
+def test_a_library_that_did_not_answer_did_not_say_what_it_is(answered, status):
+    snapshot, old = readings.snapshot(), readings.baseline()
+    old["snapshot"]["simulated"] = not snapshot["simulated"]
+    if not answered:
+        snapshot.update(status="timeout", nvml={"rc": None, "error": None})
+    health = judge(snapshot, baseline=old)
+    assert found(health, "baseline.usable")[0]["status"] == status and health["verdict"] == "fail"
+
+
+def test_a_reader_without_permission_is_told_to_become_root():
+    snapshot = readings.snapshot()
+    snapshot["gpus"][0]["vbios_version"] = failed(4)
+    check = [check for check in found(judge(snapshot), "gpu.vbios") if check["status"] == "fail"][0]
+    assert "Read it as root" in check["message"] and "Compare the driver" not in check["message"]
+
+
+def test_gpus_that_a_silent_nvml_does_not_show_are_not_called_missing():
+    snapshot = readings.snapshot()
+    snapshot.update(status="timeout", nvml={"rc": None, "error": None}, gpus=[])
+    for check in found(judge(snapshot), "gpu.present"):
+        assert check["status"] == "fail" and "NVML shows no GPU at all. See nvml.answers." in check["message"]
+
+
 def test_the_target_must_be_loaded_and_packages_versions_are_understood():
     assert judge(expected_driver=OTHER)["verdict"] == "fail"
     assert judge(expected_driver=readings.DRIVER + "-2~bpo12+1")["verdict"] == "pass"

@@ -20,8 +20,10 @@ ALL_NODES = "*"
 NODE_TESTS = ("tests/unit/test_import_path.py", "tests/unit/plugins/module_utils")
 # The simulator runs in the lab's machines, with their Python: it is tested on the main environment and on the oldest Python.
 SIMULATOR_TESTS = "tests/unit/sim"
+# Every check of the gate, turned red by a fault of the simulator.
+SCENARIOS = "tests/unit/scenarios"
 # Tested once, on the main environment: they look at the project, or at things that no ansible-core changes.
-ONCE = ("tests/unit/meta", "tests/unit/lab", SIMULATOR_TESTS, "tests/unit/tools", "tests/unit/plugins/module_utils")
+ONCE = ("tests/unit/meta", "tests/unit/lab", SIMULATOR_TESTS, SCENARIOS, "tests/unit/tools", "tests/unit/plugins/module_utils")
 # Whole playbook runs on stand-in nodes: minutes each, so they are stages of their own. The newest ansible-core does a whole rollout and
 # its second run; what can go wrong in one is tried on the main one and on the oldest.
 COURSES = "tests/unit/playbooks"

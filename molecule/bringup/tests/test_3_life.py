@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import pytest
@@ -32,6 +33,21 @@ def assert_runs(host, version):
     assert "Candidate: %s\n" % PACKAGE[version] in host.check_output("LC_ALL=C apt-cache policy libnvidia-ml1")
     assert set(host.check_output("nvidia-smi --query-gpu=persistence_mode --format=csv,noheader").split()) == {"Enabled"}
     assert host.check_output("dpkg --audit") == ""
+
+
+def assert_has_evidence(directory, boot):
+    """One bundle, of the moment before the change: whole, of the boot that was ended since, and of the old driver."""
+    [bundle] = directory.iterdir()
+    assert bundle.name.endswith("-before")
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    assert (manifest["schema"], manifest["node"], manifest["boot_id"], manifest["missing"]) == ("gpufleet.evidence/1", directory.name, boot, [])
+    for entry in manifest["files"]:
+        assert hashlib.sha256((bundle / entry["name"]).read_bytes()).hexdigest() == entry["sha256"]
+        assert entry["truncated"] is False
+    assert sorted(path.name for path in bundle.iterdir()) == ["kernel.log", "manifest.json", "nvidia-smi.xml", "processes.json", "reading.json"]
+    assert json.loads((bundle / "reading.json").read_text())["audit"]["versions"]["loaded"] == OLD
+    assert "<driver_version>%s</driver_version>" % OLD in (bundle / "nvidia-smi.xml").read_text()
+    assert "persistenced" in (bundle / "processes.json").read_text(), "it was not stopped yet"
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +89,8 @@ class TestLife:
 
         assert boot_id(up_2) != before["up-2"]
         assert_runs(up_2, NEW)
+        for name in ("up-1", "up-2"):
+            assert_has_evidence(artifacts / "evidence" / ("upgrade-" + NEW) / name, before[name])
 
     def test_bringing_up_again_repairs_it_without_compiling_or_rebooting(self, up_1, run, before, boot_id):
         outcome = run("gpufleet.lifecycle.bringup", bringup_hosts="up-1", nvidia_driver_version=OLD)

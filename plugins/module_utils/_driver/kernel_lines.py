@@ -298,7 +298,12 @@ def tail(lines, limit):
 
 
 def shown(line):
-    return bool(INTERESTING.search(line[:MAX_LINE]) and not SILENT.search(line[:MAX_LINE]))
+    return bool(INTERESTING.search(line[:MAX_LINE]) and not silent(line))
+
+
+def silent(line):
+    """Whether a line may hold secrets."""
+    return bool(SILENT.search(line[:MAX_LINE]))
 
 
 class Scanner:

@@ -12,6 +12,7 @@ at all, the journal stands in. "complete" is True only if nothing can be missing
 
 from __future__ import annotations
 
+import collections
 import time
 
 from . import files, journal, kernel_lines, kmsg, loaded
@@ -31,9 +32,25 @@ def read(root="/", runner=None, watermark=None, clock=time.monotonic, lines=TAIL
 
 
 def evidence(root="/", runner=None, lines=500, clock=time.monotonic):
-    """The last LINES lines of the log that are about the driver, for a bundle of evidence: {"source", "lines", "problem"}."""
-    found = _answer(_Reading(root, runner or Runner(), None, clock), lines)
-    return {"source": found["source"], "lines": found["tail"], "problem": found["problem"]}
+    """For a bundle of evidence: {"source", "lines", "recent", "withheld", "problem"}.
+
+    LINES lines about the driver and as many of the kernel's own last ones, each with the kernel's time. What processes wrote into the log
+    is not taken, and withheld says how many lines of the kernel were not because they may hold secrets.
+    """
+    reading = _Reading(root, runner or Runner(), None, clock)
+    about, recent = (collections.deque(maxlen=max(0, lines)) for dummy in range(2))
+    withheld = 0
+    for record in kmsg.joined(reading.records) if reading.source == "kmsg" else reading.records:
+        for line in record.text.splitlines() if record.facility == 0 else ():
+            if kernel_lines.silent(line):
+                withheld += 1
+                continue
+            timed = "[%5d.%06d] %s" % (record.monotonic_us // 1000000, record.monotonic_us % 1000000, kernel_lines.short(line))
+            recent.append(timed)
+            if kernel_lines.shown(line):
+                about.append(timed)
+    problem = "; ".join(problem for problem in reading.problems if problem)
+    return {"source": reading.source, "lines": list(about), "recent": list(recent), "withheld": withheld, "problem": problem}
 
 
 class _Reading:

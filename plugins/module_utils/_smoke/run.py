@@ -13,7 +13,7 @@ import os
 import time
 
 from .._nvml import binding as binding_module
-from .._nvml import calls, codes, session, snapshot
+from .._nvml import calls, codes, selection, session, snapshot
 from . import cuda, dcgm, library, tests
 
 SCHEMA = "gpufleet.smoke/1"
@@ -25,10 +25,8 @@ STUB_LIBRARY = 34
 MODE_PROHIBITED = 2
 # states of a GPU: what the judges go by. A state other than tested has a reason.
 TESTED, HUNG, UNKNOWN, NOT_APPLICABLE = "tested", "hung", "unknown", "not_applicable"
-
-
-class Choice(Exception):
-    """A GPU was asked for that is not there; the text says which."""
+Choice = selection.Choice
+_value = selection.value
 
 
 def blank(level, status, message, taken=None):
@@ -63,7 +61,7 @@ def take(level="t0", wanted=(), together=False, library_path=None, dcgm_level=2,
 def _tested(level, wanted, together, library_path, only, load, left_s, stuck_file, runner, taken, search):
     if taken["status"] != "ok":
         return blank(level, "nvml", "The GPUs cannot be tested as NVML does not show them: %s" % (taken["message"],), taken)
-    gpus = chosen(taken["gpus"], wanted)
+    gpus = selection.chosen(taken["gpus"], wanted)
     document = blank(level, "ok", "", taken)
     document.update(asked=[str(name) for name in wanted], gpus=[described(gpu) for gpu in gpus])
     path = library_path
@@ -96,36 +94,6 @@ def _tested(level, wanted, together, library_path, only, load, left_s, stuck_fil
     if due and all((gpu["error"] or {}).get("rc") == STUB_LIBRARY for gpu in due):
         document.update(status="no_library", message="%s is a stand-in for building programs, not the driver's; install the driver's CUDA library" % (path,))
     return document
-
-
-def chosen(gpus, wanted):
-    """The GPUs that were asked for, each known by UUID, PCI address or NVML index."""
-    if not wanted:
-        return gpus
-    found = []
-    for name in wanted:
-        fitting = [gpu for gpu in gpus if str(name).strip().lower() in _names(gpu)]
-        if len(fitting) != 1:
-            raise Choice("gpus has %r, and that is %s; NVML shows %s" % (
-                name, "more than one GPU" if fitting else "no GPU of this node", ", ".join(sorted(_names(gpu)[-1] for gpu in gpus)) or "none"))
-        if fitting[0] not in found:
-            found.append(fitting[0])
-    return found
-
-
-def _names(gpu):
-    names = [str(gpu["index"])]
-    address = _value(gpu, "pci_bus_id")
-    if address:
-        # As NVML writes it, and as the kernel does.
-        names += [address.lower(), address.lower()[-12:]]
-    uuid = _value(gpu, "uuid")
-    return names + ([uuid.lower()] if uuid else [])
-
-
-def _value(gpu, key):
-    entry = gpu.get(key) or {}
-    return entry.get("value") if entry.get("rc") == codes.SUCCESS else None
 
 
 def described(gpu):

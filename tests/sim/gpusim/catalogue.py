@@ -180,6 +180,14 @@ def _hang(options):
     return {"hang." + symbol: seconds}
 
 
+def _ignored(options):
+    symbol = options.words[0]
+    known(symbol)
+    if not re.match(r"nvmlDevice(Set|Reset|Clear)", symbol):
+        raise state.SimError("%s takes a function that sets something, not '%s'" % (options.name, symbol))
+    return {"ignore." + symbol: "1"}
+
+
 def _missing_symbol(options):
     known(options.words[0])
     return {"missing": options.words[0]}
@@ -269,6 +277,8 @@ CATALOGUE = {
     "mig-on": ((), True, "MIG mode is on", _plain(mig_mode=1, mig_mode_pending=1)),
     "mig-layout-lost": ((), True, "there are no MIG instances any more", _mig_lost),
     "persistence-lost": ((), False, "persistence mode reads 0 even while the daemon runs", _plain(persistence=0)),
+    "settings-forgotten": ((), False, "without persistence mode, limits, clocks and compute mode are the default again when a process ends NVML",
+                           _plain(settings_forgotten=1)),
     "compute-mode-changed": ((), True, "the compute mode is another (--value, default 3: one process alone)", _valued("compute_mode", 3)),
     "gsp-version": ((), True, "the GSP runs firmware of another version than the driver's", _plain(gsp_version="1.2.3")),
     "gsp-off": ((), True, "the GSP is off", _plain(gsp_off=1)),
@@ -280,6 +290,7 @@ CATALOGUE = {
     "hang": (("SYMBOL", "SECONDS"), False, "an NVML function answers late, or never with 'forever' (only SIGKILL ends it) or 'frozen' (nothing ends it)",
              _hang),
     "missing-symbol": (("SYMBOL",), False, "the library lacks a function, as an older one does (rc 13 in the Python binding)", _missing_symbol),
+    "ignored": (("SYMBOL",), False, "a function that sets something answers 0 and changes nothing", _ignored),
     "permission-denied": ((), False, "no GPU may be opened: rc 4", lambda options: {"error." + symbol: "4" for symbol in HANDLES}),
     "unprivileged": ((), False, "the caller is not taken for root: settings and the SRAM status answer rc 4", _plain(unprivileged=1)),
     "set": (("KEY", "VALUE"), False, "any value of the node's description reads otherwise; 2*3,3 is 2 for three looks and then 3, 5++2 grows by 2", _set),

@@ -197,7 +197,8 @@ API int nvmlInitWithFlags(u32 flags)
 API int nvmlShutdown(void)
 {
     SYSTEM();
-    initialized--;
+    if (!--initialized)
+        forget_settings();
     return RC_SUCCESS;
 }
 

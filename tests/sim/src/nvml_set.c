@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#define AMPERE 7
+
 int privileged(int gpu)
 {
     return (geteuid() == 0 || state_rooted()) && !state_int(gpu, "unprivileged", 0);
@@ -28,6 +30,12 @@ int put_number(int gpu, const char *key, long long value, int persistent)
     return put_text(gpu, key, buffer, persistent);
 }
 
+/* Only root sets, and a fault may make it a call that says yes and does nothing. */
+#define SETTER(symbol)               \
+    PRIVILEGED();                    \
+    if (state_ignored(gpu, symbol)) \
+    return RC_SUCCESS
+
 /* Waits for the next reset, which a driver load stands for, or the next boot. */
 API int nvmlDeviceSetEccMode(nvmlDevice_t device, u32 mode)
 {
@@ -35,7 +43,7 @@ API int nvmlDeviceSetEccMode(nvmlDevice_t device, u32 mode)
     SUPPORTED(state_get(gpu, "ecc_mode"));
     if (mode > 1)
         return RC_INVALID_ARGUMENT;
-    PRIVILEGED();
+    SETTER(__func__);
     return put_number(gpu, "ecc_mode_pending", mode, 1);
 }
 
@@ -50,7 +58,7 @@ API int nvmlDeviceClearEccErrorCounts(nvmlDevice_t device, u32 counter)
     SUPPORTED(state_int(gpu, "ecc_mode", 0));
     if (counter > 1)
         return RC_INVALID_ARGUMENT;
-    PRIVILEGED();
+    SETTER(__func__);
     for (int i = 0; i < 4 && !rc; i++)
         rc = put_number(gpu, keys[counter][i], 0, counter == 1);
     return rc;
@@ -62,7 +70,7 @@ API int nvmlDeviceSetPowerManagementLimit(nvmlDevice_t device, u32 limit)
     SUPPORTED(state_get(gpu, "power_default_mw"));
     if (limit < state_int(gpu, "power_min_mw", 0) || limit > state_int(gpu, "power_max_mw", 0))
         return RC_INVALID_ARGUMENT;
-    PRIVILEGED();
+    SETTER(__func__);
     return put_number(gpu, "power_limit_mw", limit, 0);
 }
 
@@ -80,7 +88,7 @@ API int nvmlDeviceSetApplicationsClocks(nvmlDevice_t device, u32 memory, u32 gra
     SUPPORTED(state_get(gpu, "clock_default_graphics_mhz"));
     if (!memory || !graphics || memory > state_int(gpu, "clock_max_mem_mhz", 0) || graphics > state_int(gpu, "clock_max_graphics_mhz", 0))
         return RC_INVALID_ARGUMENT;
-    PRIVILEGED();
+    SETTER(__func__);
     return application_clocks(gpu, memory, graphics);
 }
 
@@ -88,12 +96,12 @@ API int nvmlDeviceResetApplicationsClocks(nvmlDevice_t device)
 {
     DEVICE();
     SUPPORTED(state_get(gpu, "clock_default_graphics_mhz"));
-    PRIVILEGED();
+    SETTER(__func__);
     return application_clocks(gpu, state_int(gpu, "clock_default_mem_mhz", 0), state_int(gpu, "clock_default_graphics_mhz", 0));
 }
 
 /* Locked clocks cannot be read back: only the clocks themselves show them. 0 and 1 are NVML's words for TDP and unlimited. */
-static int lock_clocks(int gpu, const char *kind, const char *most, u32 low, u32 high)
+static int lock_clocks(const char *symbol, int gpu, const char *kind, const char *most, u32 low, u32 high)
 {
     char low_key[32], high_key[32];
     int rc;
@@ -101,7 +109,7 @@ static int lock_clocks(int gpu, const char *kind, const char *most, u32 low, u32
     SUPPORTED(state_get(gpu, most));
     if ((low < 2) != (high < 2) || low > high || (high >= 2 && high > state_int(gpu, most, 0)))
         return RC_INVALID_ARGUMENT;
-    PRIVILEGED();
+    SETTER(symbol);
     snprintf(low_key, sizeof(low_key), "locked_%s_min_mhz", kind);
     snprintf(high_key, sizeof(high_key), "locked_%s_max_mhz", kind);
     rc = put_number(gpu, low_key, low < 2 ? 0 : low, 0);
@@ -111,25 +119,27 @@ static int lock_clocks(int gpu, const char *kind, const char *most, u32 low, u32
 API int nvmlDeviceSetGpuLockedClocks(nvmlDevice_t device, u32 low, u32 high)
 {
     DEVICE();
-    return lock_clocks(gpu, "gpu", "clock_max_graphics_mhz", low, high);
+    return lock_clocks(__func__, gpu, "gpu", "clock_max_graphics_mhz", low, high);
 }
 
 API int nvmlDeviceResetGpuLockedClocks(nvmlDevice_t device)
 {
     DEVICE();
-    return lock_clocks(gpu, "gpu", "clock_max_graphics_mhz", 0, 0);
+    return lock_clocks(__func__, gpu, "gpu", "clock_max_graphics_mhz", 0, 0);
 }
 
 API int nvmlDeviceSetMemoryLockedClocks(nvmlDevice_t device, u32 low, u32 high)
 {
     DEVICE();
-    return lock_clocks(gpu, "mem", "clock_max_mem_mhz", low, high);
+    SUPPORTED(state_int(gpu, "architecture", 0) >= AMPERE);
+    return lock_clocks(__func__, gpu, "mem", "clock_max_mem_mhz", low, high);
 }
 
 API int nvmlDeviceResetMemoryLockedClocks(nvmlDevice_t device)
 {
     DEVICE();
-    return lock_clocks(gpu, "mem", "clock_max_mem_mhz", 0, 0);
+    SUPPORTED(state_int(gpu, "architecture", 0) >= AMPERE);
+    return lock_clocks(__func__, gpu, "mem", "clock_max_mem_mhz", 0, 0);
 }
 
 API int nvmlDeviceSetPersistenceMode(nvmlDevice_t device, u32 mode)
@@ -137,17 +147,36 @@ API int nvmlDeviceSetPersistenceMode(nvmlDevice_t device, u32 mode)
     DEVICE();
     if (mode > 1)
         return RC_INVALID_ARGUMENT;
-    PRIVILEGED();
+    SETTER(__func__);
     return put_number(gpu, "persistence", mode, 0);
 }
 
-/* Modes: 0 default, 2 prohibited, 3 exclusive process. The exclusive thread mode, 1, is gone. */
+/* Modes: 0 default, 2 prohibited, 3 exclusive process. The exclusive thread mode, 1, is gone. In MIG mode it is set of MIG devices only. */
 API int nvmlDeviceSetComputeMode(nvmlDevice_t device, u32 mode)
 {
     DEVICE();
     if (mode > 3)
         return RC_INVALID_ARGUMENT;
-    SUPPORTED(mode != 1);
-    PRIVILEGED();
+    SUPPORTED(mode != 1 && !mig_on(gpu));
+    SETTER(__func__);
     return put_number(gpu, "compute_mode", mode, 0);
+}
+
+/* As the driver does when the last program closes a GPU without persistence mode. Here it is the fault "settings-forgotten", as the simulator
+ * does not count the programs of the node. */
+void forget_settings(void)
+{
+    static const char *const locks[] = { "locked_gpu_min_mhz", "locked_gpu_max_mhz", "locked_mem_min_mhz", "locked_mem_max_mhz" };
+
+    for (int gpu = 0; gpu < state_gpu_count(); gpu++) {
+        if (!state_int(gpu, "settings_forgotten", 0) || state_int(gpu, "persistence", state_persistenced_mode()))
+            continue;
+        if (state_get(gpu, "power_default_mw"))
+            put_number(gpu, "power_limit_mw", state_int(gpu, "power_default_mw", 0), 0);
+        if (state_get(gpu, "clock_default_graphics_mhz"))
+            application_clocks(gpu, state_int(gpu, "clock_default_mem_mhz", 0), state_int(gpu, "clock_default_graphics_mhz", 0));
+        put_number(gpu, "compute_mode", 0, 0);
+        for (size_t i = 0; i < sizeof(locks) / sizeof(*locks); i++)
+            put_number(gpu, locks[i], 0, 0);
+    }
 }

@@ -36,6 +36,9 @@ int privileged(int gpu);
     if (!privileged(gpu)) \
     return RC_NO_PERMISSION
 
+/* What a GPU without persistence mode does when the last program closes it. */
+void forget_settings(void);
+
 /* MIG: whether the mode is on, whether instances exist, and what a handle of a MIG device is asked. */
 int mig_on(int gpu);
 int mig_instances_exist(int gpu);

@@ -455,6 +455,11 @@ int state_error(int gpu, const char *symbol, unsigned long calls)
     return (int)strtol(value, NULL, 10);
 }
 
+int state_ignored(int gpu, const char *symbol)
+{
+    return fault_value(gpu, "ignore.", symbol) != NULL;
+}
+
 /* ---- values ---- */
 
 const char *state_get(int gpu, const char *key)

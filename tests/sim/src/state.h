@@ -31,10 +31,12 @@ const char *state_loaded(const char *key);
 void state_library_version(char *out, size_t size);
 int state_major(const char *version);
 
-/* Faults on functions. Seconds to hang (0 none, -1 for ever, -2 for ever where no signal reaches) and return code (-1 none). */
+/* Faults on functions. Seconds to hang (0 none, -1 for ever, -2 for ever where no signal reaches), return code (-1 none),
+ * and whether a setter only says that it did it. */
 double state_hang(int gpu, const char *symbol);
 void state_freeze(void);
 int state_error(int gpu, const char *symbol, unsigned long calls);
+int state_ignored(int gpu, const char *symbol);
 
 /* Processes registered on a GPU; calls back for each one that is alive. */
 struct state_process {

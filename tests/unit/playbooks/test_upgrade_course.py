@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 
@@ -17,6 +18,21 @@ def wait_for(condition, seconds=120):
     while not condition():
         assert time.monotonic() < deadline, "it never happened"
         time.sleep(0.2)
+
+
+def bundles(fleet, node, rollout="upgrade-" + NEW):
+    return sorted((fleet.artifacts / "evidence" / rollout / node).iterdir())
+
+
+def evidence(fleet, node, name):
+    """The manifest and the kernel log of a bundle."""
+    path = fleet.artifacts / "evidence" / ("upgrade-" + NEW) / node / name
+    manifest = json.loads((path / "manifest.json").read_text())
+    assert (manifest["schema"], manifest["node"]) == ("gpufleet.evidence/1", node)
+    assert [entry["name"] for entry in manifest["files"]] == ["kernel.log", "reading.json"]
+    for entry in manifest["files"]:
+        assert hashlib.sha256((path / entry["name"]).read_bytes()).hexdigest() == entry["sha256"]
+    return manifest, (path / "kernel.log").read_text()
 
 
 def test_every_node_is_taken_once_and_a_second_run_takes_none(fleet):
@@ -37,6 +53,12 @@ def test_every_node_is_taken_once_and_a_second_run_takes_none(fleet):
             "reboot into " + NEW,
         ], "the service is enabled and runs again after the boot"
         assert json.loads((fleet.nodes / name / "state" / "baseline.json").read_text())["schema"] == "gpufleet.baseline/1"
+        assert fleet.read(name)["reboots_expected"] == [True]
+        manifest, log = evidence(fleet, name, "1-before")
+        assert (manifest["boot_id"], manifest["missing"]) == ("boot-0", [
+            {"part": "nvidia-smi.xml", "reason": "nvidia-smi: command not found"}, {"part": "processes.json", "reason": "not here"}])
+        assert log == "driver 1.0.1 after 0 boots, running: nvidia-persistenced.service\n", "before anything was stopped"
+        assert [path.name for path in bundles(fleet, name)] == ["1-before"]
     assert "[1/2] a1: install (driver 1.0.1 -> 2.0.1)" in first.output
     assert "[2/2] a2: done" in first.output
     ends = [first.report["nodes"][name]["steps"] for name in ("a1", "a2")]
@@ -67,7 +89,54 @@ def test_a_failed_node_is_put_back_and_the_others_go_on_within_the_budget(fleet)
         ("rollback_reboot", "ok"),
         ("rollback_validate", "ok"),
     ]
+    assert evidence(fleet, "a1", "1-before")[1].startswith("driver 1.0.1 after 0 boots")
+    left, log = evidence(fleet, "a1", "1-failed")
+    assert (left["boot_id"], log) == ("boot-1", "driver 2.0.1 after 1 boots, running: nvidia-persistenced.service\n"), "what the way back destroys"
+    assert "Broke since the baseline: gpu_answers." in entry["reason"]
+    assert entry["reason"].endswith("Evidence of the failure: %s" % (bundles(fleet, "a1")[1],))
+    assert set(node["reboots_expected"]) == {True}
     assert "FAILED" in result.output.upper() and not list((fleet.nodes / "a1" / "state").glob("quarantine*"))
+
+
+def test_a_node_whose_evidence_cannot_be_kept_is_not_touched(fleet):
+    """The artifact directory lets itself be read, and no file be made in it: here is one where the directory has to be."""
+    fleet.add("a1")
+    fleet.artifacts.mkdir()
+    (fleet.artifacts / "evidence").write_text("")
+    result = fleet.run("upgrade")
+    assert result.rc == 2
+    assert result.states == {"a1": "failed"} and fleet.touched() == []
+    reason = result.report["nodes"]["a1"]["reason"]
+    assert "a1: the bundle of evidence (" in reason and "cannot be written as %s/evidence/upgrade-2.0.1/a1/1-before: " % fleet.artifacts in reason
+
+
+def test_a_node_is_put_back_whether_or_not_the_failure_can_be_kept(fleet):
+    fleet.add("a1", sick_with=[NEW], tells_nothing_with=[NEW])
+    result = fleet.run("upgrade")
+    assert result.rc == 2
+    assert result.states == {"a1": "rolled_back"} and fleet.read("a1")["loaded"] == OLD
+    assert "a1: no evidence could be gathered: the node tells nothing" in result.output
+    assert [path.name for path in bundles(fleet, "a1")] == ["1-before"]
+    assert "Evidence of the failure" not in result.report["nodes"]["a1"]["reason"]
+
+
+def test_a_fabric_that_is_being_joined_is_waited_for_and_nothing_else(fleet):
+    fleet.add("a1", joins_after=3)
+    result = fleet.run("upgrade")
+    assert result.rc == 0
+    assert result.states == {"a1": "done"}
+    assert len(fleet.read("a1")["reboots_expected"]) == 4, "more often than gpu_node_upgrade_health_retries"
+    fleet.add("b1", joins_after=4, sick_with=[NEW])
+    result = fleet.run("upgrade", rollout_id="sick", upgrade_hosts="b1")
+    assert result.rc == 2
+    assert len(fleet.read("b1")["reboots_expected"]) == 2 + 3, "twice with the new driver, since it is sick too; then it joins with the old one"
+
+
+def test_a_node_whose_settings_do_not_come_back_is_put_back(fleet):
+    fleet.add("a1", settings_lost_with=[NEW])
+    result = fleet.run("upgrade")
+    assert result.rc == 2 and result.states == {"a1": "rolled_back"}
+    assert "GPU 2: the power limit is 700 W, expected 500 W" in result.report["nodes"]["a1"]["reason"]
 
 
 def test_a_spent_budget_leaves_the_rest_untouched(fleet):

@@ -100,7 +100,7 @@ TABLE = [
 # Faults with a test of their own, as they are not an answer of NVML that changes.
 ELSEWHERE = {"hang", "xid", "sxid", "module-load-fails", "module-unsigned", "nouveau", "persistence-lost", "retired-pages", "retired-pages-pending",
              "channel-repair-pending", "mig-layout-lost", "library-missing", "library-version", "packages-half-installed", "module-not-built",
-             "module-wrong-kernel"}
+             "module-wrong-kernel", "ignored", "settings-forgotten"}
 DRIVER = "570.172.08"
 SETUP = """
 fabric = n.c_nvmlGpuFabricInfo_t()

@@ -20,7 +20,8 @@ BOTH = pytest.mark.parametrize("wheel", wheels.VERSIONS)
     ("n.nvmlDeviceSetApplicationsClocks, handle(), 2619, 1500", 0), ("n.nvmlDeviceResetApplicationsClocks, handle()", 0),
     ("n.nvmlDeviceSetGpuLockedClocks, handle(), 1500, 1000", 2), ("n.nvmlDeviceSetGpuLockedClocks, handle(), 1500, 9000", 2),
     ("n.nvmlDeviceSetGpuLockedClocks, handle(), 1, 1500", 2), ("n.nvmlDeviceSetGpuLockedClocks, handle(), 1000, 1500", 0),
-    ("n.nvmlDeviceResetGpuLockedClocks, handle()", 0),
+    ("n.nvmlDeviceResetGpuLockedClocks, handle()", 0), ("n.nvmlDeviceSetMemoryLockedClocks, handle(), 1593, 2620", 2),
+    ("n.nvmlDeviceSetMemoryLockedClocks, handle(), 1593, 2619", 0), ("n.nvmlDeviceResetMemoryLockedClocks, handle()", 0),
     ("n.nvmlDeviceSetComputeMode, handle(), 4", 2), ("n.nvmlDeviceSetComputeMode, handle(), 1", 3), ("n.nvmlDeviceSetComputeMode, handle(), 3", 0),
     ("n.nvmlDeviceSetPersistenceMode, handle(), 2", 2), ("n.nvmlDeviceSetPersistenceMode, handle(), 1", 0),
     ("n.nvmlDeviceSetEccMode, handle(), 2", 2), ("n.nvmlDeviceSetEccMode, handle(), 0", 0), ("n.nvmlDeviceClearEccErrorCounts, handle(), 2", 2),
@@ -85,3 +86,54 @@ def test_who_may_set(booted, wheel):
     assert booted.ask("[%s]" % ", ".join("rc(%s)" % call for call in CALLS), wheel) == [4] * len(CALLS)
     booted.sim("clear")
     assert booted.ask("[%s]" % ", ".join("rc(%s)" % call for call in CALLS), wheel) == [0] * len(CALLS)
+
+
+IGNORED = {
+    "n.nvmlDeviceSetPowerManagementLimit, handle(1), 300000": "n.nvmlDeviceGetPowerManagementLimit(handle(1))",
+    "n.nvmlDeviceSetApplicationsClocks, handle(1), 2619, 1410": "n.nvmlDeviceGetApplicationsClock(handle(1), 0)",
+    "n.nvmlDeviceSetGpuLockedClocks, handle(1), 1000, 1500": "n.nvmlDeviceGetClockInfo(handle(1), 0)",
+    "n.nvmlDeviceSetMemoryLockedClocks, handle(1), 1000, 1500": "n.nvmlDeviceGetClockInfo(handle(1), 2)",
+    "n.nvmlDeviceSetComputeMode, handle(1), 3": "n.nvmlDeviceGetComputeMode(handle(1))",
+    "n.nvmlDeviceSetPersistenceMode, handle(1), 1": "n.nvmlDeviceGetPersistenceMode(handle(1))",
+    "n.nvmlDeviceSetEccMode, handle(1), 0": "n.nvmlDeviceGetEccMode(handle(1))[1]",
+}
+
+
+@pytest.mark.parametrize("call, question", sorted(IGNORED.items()))
+def test_a_setter_that_says_yes_and_does_nothing(booted, call, question):
+    before = booted.ask(question)
+    booted.sim("inject", "ignored", call.split(",")[0][2:], "--gpu", "1")
+    assert booted.ask("[rc(%s), %s]" % (call, question)) == [0, before]
+    booted.sim("clear")
+    assert booted.ask("rc(%s)" % call) == 0 and booted.ask(question) != before
+
+
+def test_only_a_setter_can_be_ignored(booted):
+    refused = booted.sim("inject", "ignored", "nvmlDeviceGetUUID", check=False)
+    assert refused.returncode != 0 and "takes a function that sets something, not 'nvmlDeviceGetUUID'" in refused.stderr
+
+
+def test_without_persistence_mode_settings_can_be_forgotten_when_a_process_ends(booted):
+    booted.sim("inject", "settings-forgotten")
+    calls = ("[n.nvmlDeviceSetPowerManagementLimit(handle(1), 500000), n.nvmlDeviceSetApplicationsClocks(handle(1), 2619, 1410),"
+             " n.nvmlDeviceSetGpuLockedClocks(handle(1), 1200, 1500), n.nvmlDeviceSetComputeMode(handle(1), 3)]")
+    question = ("[n.nvmlDeviceGetPowerManagementLimit(handle(1)), n.nvmlDeviceGetApplicationsClock(handle(1), 1), n.nvmlDeviceGetClockInfo(handle(1), 1),"
+                " n.nvmlDeviceGetComputeMode(handle(1))]")
+    assert booted.ask("[%s, %s][1]" % (calls, question)) == [500000, 1410, 1200, 3]
+    booted.ask("n.nvmlShutdown()")
+    assert booted.ask(question) == [700000, 1980, 345, 0]
+    booted.ask("n.nvmlDeviceSetPersistenceMode(handle(1), 1)")
+    booted.ask(calls)
+    booted.ask("n.nvmlShutdown()")
+    assert booted.ask(question) == [500000, 1410, 1200, 3]
+
+
+def test_the_compute_mode_of_a_gpu_in_mig_mode_stays(booted):
+    booted.sim("inject", "mig-on", "--gpu", "1")
+    assert booted.ask("[rc(n.nvmlDeviceSetComputeMode, handle(i), 3) for i in (0, 1)]") == [0, 3]
+
+
+def test_memory_clocks_are_locked_from_ampere_on(make_node):
+    question = "[rc(n.nvmlDeviceSetMemoryLockedClocks, handle(), 800, 800), rc(n.nvmlDeviceSetGpuLockedClocks, handle(), 800, 900)]"
+    assert make_node("v100-sxm", 1).booted().ask(question) == [3, 0]
+    assert make_node("a100-sxm", 1).booted().ask(question) == [0, 0]

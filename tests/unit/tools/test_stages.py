@@ -47,9 +47,20 @@ def test_paths_that_node_tests_name_exist():
     assert "def {0}(".format(name) in (ROOT / file).read_text(encoding="utf-8")
 
 
+def test_the_scenarios_of_the_gate_run_exactly_once():
+    assert stages.SCENARIOS in stages.ONCE and (ROOT / stages.SCENARIOS).is_dir()
+    running = []
+    for stage in stages.all_stages():
+        paths = [word for word in stage.script.split() if word.startswith("tests/unit")]
+        within = [path for path in paths if (stages.SCENARIOS + "/").startswith(path.rstrip("/") + "/") or path.startswith(stages.SCENARIOS)]
+        if within and "--ignore=" + stages.SCENARIOS not in stage.script.split():
+            running.append(stage.name)
+    assert running == ["unit-main"]
+
+
 def test_the_default_of_make_is_help():
     done = subprocess.run(["make", "-s"], cwd=str(ROOT), stdout=subprocess.PIPE, universal_newlines=True, check=True, timeout=60)
-    for target in ("demo", "test", "lint", "unit", "sanity", "molecule", "rehearse", "lab-up", "lab-down", "build", "clean"):
+    for target in ("demo", "test", "lint", "unit", "search", "sanity", "molecule", "rehearse", "lab-up", "lab-down", "build", "clean"):
         assert "make {0} ".format(target) in done.stdout
 
 

@@ -332,7 +332,10 @@ def test_who_wrote_a_line_is_said(machine):
 def test_the_tail_and_the_evidence(machine):
     machine.ring(0, 9, r3=XID % ("1b", 79), r4="Command line: nvidia.x=1 secret", r5="nvidia-nvlink: up")
     assert machine.read(mark(8), lines=1)["tail"] == ["nvidia-nvlink: up"]
-    assert kernel_log.evidence(str(machine.path), machine, 10) == {"source": "kmsg", "lines": [XID % ("1b", 79), "nvidia-nvlink: up"], "problem": ""}
+    said = kernel_log.evidence(str(machine.path), machine, 2)
+    assert said == {
+        "source": "kmsg", "lines": ["[    0.003000] " + XID % ("1b", 79), "[    0.005000] nvidia-nvlink: up"],
+        "recent": ["[    0.008000] message 8", "[    0.009000] message 9"], "withheld": 1, "problem": ""}
 
 
 def test_an_unfinished_line_is_not_there_yet(machine):

@@ -14,6 +14,7 @@ def main():
             phase=dict(type="str"),
             baseline=dict(type="dict"),
             expected_driver_version=dict(type="str"),
+            expect=dict(type="dict", default={}),
             fail_on=dict(type="list", elements="str", default=["fail", "unknown"]),
         ),
         supports_check_mode=True,
@@ -25,10 +26,26 @@ def main():
         checks.append({"id": "gpu_answers", "entity": "GPU-3", "status": "fail", "message": "GPU 3 does not answer with driver %s" % node["loaded"]})
     if wanted and wanted != node["loaded"]:
         checks.append({"id": "driver_version", "entity": "node", "status": "fail", "message": "driver %s runs, expected %s" % (node["loaded"], wanted)})
-    health = {"schema": "gpufleet.health/1", "verdict": "fail" if checks else "pass", "checks": checks, "simulated": True}
+    joining = node.get("joins_after", 0)
+    if joining and module.params["phase"] == "post":
+        node["joins_after"] = joining - 1
+        stubnode.store(node)
+        checks.append({"id": "gpu.fabric", "entity": "GPU-0", "status": "unknown", "observed": "in progress", "message": "GPU 0 is joining its NVLink fabric."})
+    boot_id = "boot-%d" % node["boots"]
+    rebooted = module.params["expect"].get("reboot")
+    if module.params["phase"] == "post":
+        node.setdefault("reboots_expected", []).append(rebooted)
+        stubnode.store(node)
+        if rebooted is not None and rebooted != (module.params["baseline"]["boot_id"] != boot_id):
+            checks.append({"id": "node.boot", "entity": "node", "status": "fail", "message": "it is boot %s, reboot: %s" % (boot_id, rebooted)})
+    statuses = set(check["status"] for check in checks)
+    verdict = "fail" if "fail" in statuses else "unknown" if statuses else "pass"
+    broke = [check["id"] for check in checks] if module.params["phase"] == "post" else []
+    health = {"schema": "gpufleet.health/1", "verdict": verdict, "checks": checks, "simulated": True,
+              "attribution": {"sick_before": [], "broke_during": broke}}
     if health["verdict"] in module.params["fail_on"]:
         module.fail_json(msg="unhealthy", health=health)
-    baseline = {"schema": "gpufleet.baseline/1", "snapshot": stubnode.snapshot(node), "audit": stubnode.audit(node)}
+    baseline = {"schema": "gpufleet.baseline/1", "boot_id": boot_id, "snapshot": stubnode.snapshot(node), "audit": stubnode.audit(node)}
     module.exit_json(changed=False, health=health, baseline=baseline)
 
 

@@ -1,0 +1,96 @@
+# -*- coding: utf-8 -*-
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the node itself knows of its settings: the locked clocks that NVML cannot tell, this load of the driver, and its persistence daemon.
+
+Private to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+
+from . import session
+
+SCHEMA = "gpufleet.settings/1"
+DIRECTORY = "/var/lib/gpufleet"
+NAME = "settings.json"
+DAEMON_PID = "run/nvidia-persistenced/nvidia-persistenced.pid"
+# As the kernel cuts it off.
+DAEMON = "nvidia-persiste"
+SIZE_LIMIT = 1024 * 1024
+
+
+class StateError(Exception):
+    """The file cannot be used; the text names it and says why."""
+
+
+def load_mark(root="/"):
+    """This load of the driver, as a text that is another after a reboot and after the module was loaded again; None if it cannot be told.
+
+    The kernel gives the directory of every module that it loads a new number.
+    """
+    boot = session.boot_id(root)
+    try:
+        number = os.stat(os.path.join(root, "sys/module/nvidia")).st_ino
+    except OSError:
+        return None
+    return "%s/%d" % (boot, number) if boot else None
+
+
+def daemon_runs(root="/", proc="/proc"):
+    """Whether nvidia-persistenced runs; its pid file alone proves nothing."""
+    try:
+        with open(os.path.join(root, DAEMON_PID), encoding="ascii") as stream:
+            pid = int(stream.read(32))
+        with open(os.path.join(proc, str(pid), "comm"), encoding="utf-8") as stream:
+            return stream.read().strip() == DAEMON
+    except (OSError, ValueError):
+        return False
+
+
+def read(directory=DIRECTORY):
+    """{uuid: {setting: {"value", "load"}}}: what was set last on this node. Nothing was if there is no file; a damaged one is an error."""
+    path = os.path.join(directory, NAME)
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return {}
+    except OSError as exc:
+        raise StateError("%s cannot be read: %s" % (path, exc.strerror)) from exc
+    with os.fdopen(handle, "rb") as stream:
+        about = os.fstat(stream.fileno())
+        if not stat.S_ISREG(about.st_mode) or about.st_uid not in (0, os.geteuid()) or stat.S_IMODE(about.st_mode) & 0o022:
+            raise StateError("%s is not used: it is no regular file, or others than root can change it" % (path,))
+        data = stream.read(SIZE_LIMIT)
+    try:
+        document = json.loads(data.decode("utf-8"))
+        found = document["gpus"] if document["schema"] == SCHEMA else None
+        if not all(isinstance(entry["value"], (dict, str)) and "load" in entry for gpu in found.values() for entry in gpu.values()):
+            raise ValueError("an entry without value or load")
+    except (ValueError, KeyError, TypeError, AttributeError) as exc:
+        raise StateError("%s is damaged: it holds no locked clocks (schema %s)" % (path, SCHEMA)) from exc
+    return found
+
+
+def write(gpus, directory=DIRECTORY):
+    """Keep GPUS, as READ answers them, in one step."""
+    path = os.path.join(directory, NAME)
+    temporary = "%s.%d" % (path, os.getpid())
+    try:
+        os.makedirs(directory, mode=0o755, exist_ok=True)
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(json.dumps({"schema": SCHEMA, "gpus": gpus}, indent=1, sort_keys=True).encode("utf-8") + b"\n")
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.rename(temporary, path)
+        except OSError:
+            os.unlink(temporary)
+            raise
+    except OSError as exc:
+        raise StateError("%s cannot be written: %s" % (path, exc.strerror)) from exc

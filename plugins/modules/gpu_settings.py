@@ -1,0 +1,344 @@
+# -*- coding: utf-8 -*-
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_settings
+short_description: Set power limit, clocks and modes of GPUs, or bring them back to a baseline
+version_added: 0.1.0
+author: gpufleet contributors (@gpufleet)
+description:
+  - Sets through NVML what the driver forgets when it is unloaded, and the ECC mode, which it keeps. The values are those of the task, or
+    those that the GPUs had when a baseline was taken.
+  - All GPUs are checked before the first one is set. If one cannot be set, because it is lost, the value is out of its range, it is in MIG
+    mode or processes use it, nothing is set on any.
+  - What was set is read back in a second session of NVML. A GPU for which NVML answers success and which reads otherwise fails the task.
+  - After a setting that failed, no other of the same GPU is tried; other GPUs go on.
+  - NVML has no function that reads locked clocks. Their value is kept on the node in C(/var/lib/gpufleet/settings.json), set again by every
+    run that wants it, and reported as V(unproven).
+  - A GPU is never reset, and no service is started or stopped.
+  - It has run on the project's simulator so far and on no real GPU.
+extends_documentation_fragment:
+  - gpufleet.lifecycle._attributes
+attributes:
+  check_mode:
+    support: full
+    details:
+      - Whether NVML would let the user change a setting is not known before it is tried.
+  diff_mode:
+    support: full
+    details:
+      - Before and after for each GPU, of the settings that change.
+options:
+  state:
+    description: Where the wanted values come from.
+    type: str
+    default: present
+    choices:
+      present: From the options of this task.
+      restored: From O(baseline) or O(baseline_file), and for locked clocks from what this module last set on the node. Only what the
+        baseline has is wanted.
+  gpus:
+    description:
+      - The GPUs to set, by UUID, PCI address or NVML index. By default all; with O(state=restored) every GPU of the baseline must be there then.
+    type: list
+    elements: str
+    default: []
+  power_limit_w:
+    description:
+      - The power limit in watts, such as V(500), or V(default) for the one of the board.
+    type: str
+  application_clocks_mhz:
+    description:
+      - The clocks in MHz that programs run at. Newer boards and drivers do not have this setting; there it is an error to ask for it.
+    type: dict
+    suboptions:
+      graphics:
+        description: The graphics clock in MHz.
+        type: int
+      memory:
+        description: The memory clock in MHz.
+        type: int
+      default:
+        description: Go back to the clocks of the board.
+        type: bool
+        default: false
+  locked_graphics_clocks_mhz:
+    description:
+      - Hold the graphics clock between two limits.
+    type: dict
+    suboptions:
+      min:
+        description: The lower limit in MHz.
+        type: int
+      max:
+        description: The upper limit in MHz.
+        type: int
+      unlocked:
+        description: Lock the clock no longer.
+        type: bool
+        default: false
+  locked_memory_clocks_mhz:
+    description:
+      - Hold the memory clock between two limits.
+    type: dict
+    suboptions:
+      min:
+        description: The lower limit in MHz.
+        type: int
+      max:
+        description: The upper limit in MHz.
+        type: int
+      unlocked:
+        description: Lock the clock no longer.
+        type: bool
+        default: false
+  compute_mode:
+    description:
+      - Which programs may compute. It cannot be changed on a GPU in MIG mode.
+    type: str
+    choices: [default, exclusive_process, prohibited]
+  persistence_mode:
+    description:
+      - Whether the driver keeps the GPU initialised while no program uses it. While C(nvidia-persistenced) runs, this is the daemon's business,
+        and another mode than the daemon's is an error. Without it NVML's older setting is used.
+    type: bool
+  ecc_mode:
+    description:
+      - Whether ECC is on. A change waits for a GPU reset or reboot; RV(reset_required) is true until then.
+    type: bool
+  baseline:
+    description:
+      - The RV(gpufleet.lifecycle.gpu_health#module:baseline) of M(gpufleet.lifecycle.gpu_health), for O(state=restored). That of another node
+        is refused.
+    type: dict
+  baseline_file:
+    description:
+      - A JSON file on the controller with such a baseline. A relative path is one from the playbook.
+      - Mutually exclusive with O(baseline).
+    type: path
+  settings:
+    description:
+      - The settings to restore, by the names of their options. By default all.
+    type: list
+    elements: str
+    choices: [application_clocks_mhz, compute_mode, ecc_mode, locked_graphics_clocks_mhz, locked_memory_clocks_mhz, persistence_mode, power_limit_w]
+  processes:
+    description:
+      - Whether a GPU that processes use may be changed in a way that they feel (all but persistence and ECC mode).
+    type: str
+    choices: [refuse, allow]
+    default: refuse
+  timeout_s:
+    description:
+      - The longest time in seconds to wait for NVML, each for reading, setting and reading back.
+    type: int
+    default: 60
+  lock_timeout_s:
+    description: Seconds to wait for the node's lock. The task fails after them and names the holder. In check mode the lock is not needed.
+    type: int
+    default: 600
+  rollout_id:
+    description: Written into the lock, for whoever has to wait for it.
+    type: str
+  step:
+    description: Written into the lock, for whoever has to wait for it.
+    type: str
+  binding_digest:
+    description:
+      - Set by the action plugin, not for playbooks.
+      - The sha256 digest of the archive with the NVML binding.
+    type: str
+  binding_archive:
+    description:
+      - Set by the action plugin, not for playbooks.
+      - The archive with the NVML binding in base64, sent when the node asked for it.
+    type: str
+notes:
+  - Run it with C(become) set to V(true); NVML lets only root change settings.
+  - After a reload of the driver or a reboot, run it when C(nvidia-persistenced) is up. Without persistence mode the driver forgets what was set
+    as soon as no program uses the GPU.
+seealso:
+  - module: gpufleet.lifecycle.gpu_health
+  - module: gpufleet.lifecycle.gpu_info
+"""
+
+EXAMPLES = r"""
+- name: Limit the power of all GPUs
+  gpufleet.lifecycle.gpu_settings:
+    power_limit_w: 500
+  become: true
+
+- name: Hold the clocks of two GPUs for a measurement
+  gpufleet.lifecycle.gpu_settings:
+    gpus: ['0', '0000:43:00.0']
+    locked_graphics_clocks_mhz:
+      min: 1410
+      max: 1410
+  become: true
+
+- name: Let them go again
+  gpufleet.lifecycle.gpu_settings:
+    gpus: ['0', '0000:43:00.0']
+    locked_graphics_clocks_mhz:
+      unlocked: true
+  become: true
+
+- name: Turn ECC on
+  gpufleet.lifecycle.gpu_settings:
+    ecc_mode: true
+  register: ecc
+  become: true
+
+- name: Bring all settings back after a reboot
+  gpufleet.lifecycle.gpu_settings:
+    state: restored
+    baseline: "{{ before.baseline }}"
+  become: true
+"""
+
+RETURN = r"""
+settings:
+  description: Each wanted setting of each GPU, in check mode as it would be. Also returned on failure.
+  returned: when NVML could be read
+  type: list
+  elements: dict
+  contains:
+    gpu:
+      description: The UUID of the GPU; its PCI address or index if NVML does not open it.
+      type: str
+    setting:
+      description: The name of its option. Null for a GPU that cannot be used at all.
+      type: str
+    before:
+      description: What was found, in the form of the option. Null for locked clocks that were not set in this load of the driver.
+      type: raw
+    wanted:
+      description: What is wanted, in the same form.
+      type: raw
+    after:
+      description: What was read back, in the same form. For locked clocks, which cannot be read, what was set.
+      type: raw
+    status:
+      description:
+        - V(same) if nothing had to be done, V(changed) if it was set and reads so, V(unproven) if it was set and cannot be read, V(pending) if
+          it waits for a reset, V(not_supported) if this board or driver has no such setting and nobody insists, else V(failed).
+      type: str
+    changed:
+      description: Whether this task changed it.
+      type: bool
+    lost_at:
+      description: What takes the setting away again.
+      type: str
+    pending_until:
+      description: What a change of this setting waits for; null if for nothing.
+      type: str
+  sample:
+    - gpu: GPU-5d2f3c1a-0b8e-4f6a-9a53-2f1d8f5f7c10
+      setting: power_limit_w
+      before: 700.0
+      wanted: 500.0
+      after: 500.0
+      status: changed
+      changed: true
+      lost_at: driver unload or reboot; without persistence mode also when the last program closes the GPU
+      pending_until: null
+failures:
+  description: The causes of a failure, each with C(gpu), C(setting), C(found), C(expected), C(code) and C(error) of NVML, and C(message).
+  returned: when NVML could be read
+  type: list
+  elements: dict
+reset_required:
+  description: Whether a setting waits for a GPU reset or reboot.
+  returned: when NVML could be read
+  type: bool
+driver_version:
+  description: The version of the loaded driver.
+  returned: when NVML could be read
+  type: str
+simulated:
+  description: Whether the project's simulator was set and no hardware.
+  returned: when NVML could be read
+  type: bool
+lock_waited_s:
+  description: Seconds that were spent waiting for the node's lock; V(null) in check mode.
+  returned: when NVML could be read
+  type: float
+snapshot:
+  description: Why NVML could not be read, as in M(gpufleet.lifecycle.gpu_info).
+  returned: when NVML could not be read
+  type: dict
+lock:
+  description: Who holds the node's lock, and whether that process lives.
+  returned: when the lock was not free in time
+  type: dict
+msg:
+  description: The result for a person.
+  returned: always
+  type: str
+  sample: "GPU settings: 8 changed, 8 same"
+needs_binding:
+  description: The node asks the action plugin for the binding. Never in a task's result.
+  returned: when the module asks the action plugin
+  type: bool
+"""
+
+import contextlib
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _settings_options as options
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import lock
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, node
+
+
+def held(module):
+    """The node's lock, for as long as something may be set."""
+    if module.check_mode:
+        return contextlib.nullcontext()
+    lock.ignore_hangup()
+    owner = {"module": "gpu_settings", "rollout_id": module.params["rollout_id"], "step": module.params["step"] or "settings %s" % module.params["state"]}
+    return lock.NodeLock(owner=owner, timeout_s=module.params["lock_timeout_s"])
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec=dict(options.ARGUMENT_SPEC, **options.INTERNAL_SPEC), mutually_exclusive=options.MUTUALLY_EXCLUSIVE, supports_check_mode=True)
+    params = module.params
+    problem = options.contradiction(params)
+    if not problem and not params["binding_digest"]:
+        problem = "the action plugin did not run; use the module as gpufleet.lifecycle.gpu_settings in a task"
+    if problem:
+        module.fail_json(msg=problem)
+    try:
+        started, warnings = node.ready(module._remote_tmp, params["binding_digest"], params["binding_archive"])
+    except binding.CacheError as exc:
+        module.fail_json(msg="nothing was set: %s" % (exc,))
+    if started is None:
+        for warning in warnings:
+            module.warn(warning)
+        module.exit_json(changed=False, needs_binding=True)
+    task = started.module("settings_task")
+    try:
+        with held(module) as holder:
+            result = task.run(params, module.check_mode, started.load_binding, node.stuck_file(node.cache_directory(module._remote_tmp)))
+    except lock.LockTimeout as exc:
+        module.fail_json(msg=str(exc), lock=exc.holder)
+    except PermissionError as exc:
+        module.fail_json(msg="nothing was set: changing GPU settings needs root (become: true): %s" % (exc,))
+    except task.TaskError as exc:
+        module.fail_json(msg=str(exc), **({"snapshot": exc.snapshot} if exc.snapshot else {}))
+    result["lock_waited_s"] = holder.waited_s if holder else None
+    for warning in warnings + result.pop("warnings"):
+        module.warn(warning)
+    if not module._diff:
+        result.pop("diff")
+    if result.get("failed"):
+        module.fail_json(**result)
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

@@ -30,13 +30,16 @@ REAL = (
     "plugins/action/rollout_report.py",
     "plugins/action/rollout_step.py",
     "plugins/doc_fragments",
+    "plugins/modules/artifact_store.py",
     "plugins/modules/rollout_gate.py",
     "plugins/modules/rollout_plan.py",
     "plugins/modules/rollout_report.py",
     "plugins/modules/rollout_step.py",
     "plugins/plugin_utils",
     # The bundles of evidence are written for real.
+    "plugins/action/artifact_store.py",
     "plugins/action/gpu_evidence.py",
+    "plugins/module_utils/_artifacts.py",
     "plugins/module_utils/_evidence_options.py",
     "plugins/module_utils/_nvml",
 )

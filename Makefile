@@ -33,6 +33,10 @@ lint: setup ## ansible-lint, yamllint, ruff, changelog, documentation
 unit: setup ## unit tests: ansible-core 2.18, 2.19 and the newest; node-side code on the oldest and newest Python too
 	@$(TESTS) unit
 
+.PHONY: search
+search: setup ## property tests with thousands of random examples: looks for what no test knows yet (minutes)
+	@tests/tools/with.sh main python3 -m pytest -q -p no:cacheprovider --hypothesis-profile=search -m hypothesis tests/unit/plugins
+
 .PHONY: sanity
 sanity: setup ## ansible-test sanity, on two ansible-core versions
 	@$(TESTS) sanity

@@ -78,8 +78,9 @@ options:
     type: str
 notes:
   - Run it with C(become) set to V(true); the kernel log and the processes of others are only for root.
-  - Bundles are written on the controller. Another host is not supported; copy the directory, or mount it from there.
+  - Bundles are written on the controller. M(gpufleet.lifecycle.artifact_store) copies one to another host.
 seealso:
+  - module: gpufleet.lifecycle.artifact_store
   - module: gpufleet.lifecycle.gpu_health
 """
 
@@ -187,11 +188,9 @@ needs_binding:
   type: bool
 """
 
-import base64
-import zlib
-
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _artifacts
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _evidence_options as options
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import evidence, reading
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, node
@@ -200,7 +199,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import bi
 def packed(found):
     """The files with their text compressed: XML and logs shrink to a tenth."""
     return dict((name, {
-        "data": base64.b64encode(zlib.compress(entry["text"].encode("utf-8", "backslashreplace"))).decode("ascii"),
+        "data": _artifacts.pack(entry["text"].encode("utf-8", "backslashreplace")),
         "truncated": entry["truncated"], "note": entry["note"],
     }) for name, entry in found.items())
 

@@ -63,8 +63,10 @@ def _install_collection():
 _install_collection()
 
 if settings is not None:
-    # The machines that run this are slow and shared: time says nothing there. A failure prints what reproduces it.
-    settings.register_profile("gpufleet", deadline=None, print_blob=True, database=None)
+    # The machines that run this are slow and shared: time says nothing there. A failure prints what reproduces it. Every run tries
+    # the same examples, so that a change is judged by what it changed; `make search` looks for others.
+    settings.register_profile("gpufleet", deadline=None, print_blob=True, database=None, derandomize=True)
+    settings.register_profile("search", deadline=None, print_blob=True, database=None, max_examples=5000)
     settings.load_profile("gpufleet")
 
 

@@ -118,7 +118,7 @@ def permissions(ctx, node):
         return "unknown", "What the driver's device files should be like cannot be read, so %s cannot be judged. Look at /proc/driver/nvidia/params." % (path,)
     try:
         lacking = int(wanted, 8) & ~int(mode, 8)
-    except ValueError:
+    except (TypeError, ValueError):
         return "unknown", "The permissions of %s cannot be read: %s. Look at ls -l %s." % (path, mode, path)
     step = "Set them back: nvidia-modprobe -c0 -u, or the udev rule that changed them."
     if lacking:

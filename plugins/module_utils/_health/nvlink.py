@@ -96,6 +96,9 @@ def errors_of(links, name):
 
 def unread(ctx, gpu, links, name):
     """Why counter NAME cannot be judged: some links have it and others not, or it was there in the baseline; None if it can."""
+    if len(numbered(links)) < len(links):
+        return "NVLinks of %s were read without their numbers: %s of %s have one. Read the node again." % (
+            model.named(gpu), len(numbered(links)), len(links))
     numbers, without = errors_of(links, name)
     if not without:
         return None

@@ -15,10 +15,12 @@ from tests.lab.config import CHECKOUT
 from tests.lab.play import play
 
 INVENTORY = {"all": {"hosts": {name: {"ansible_connection": "local", "ansible_python_interpreter": sys.executable} for name in ("one", "two")}}}
+# Its own length of sleep, by which no other run of these tests on the machine is taken for this one.
+NAP = "301.%07d" % os.getpid()
 SLEEPER = """
 import sys
 from tests.lab.play import play
-play([{"hosts": "all", "gather_facts": False, "tasks": [{"ansible.builtin.command": {"argv": ["sleep", "301.75"]}}]}], sys.argv[1])
+play([{"hosts": "all", "gather_facts": False, "tasks": [{"ansible.builtin.command": {"argv": ["sleep", sys.argv[2]]}}]}], sys.argv[1])
 """
 
 
@@ -38,20 +40,22 @@ def test_an_outcome_says_what_became_of_every_host(tmp_path):
 
 def test_an_interrupted_run_leaves_no_process(tmp_path):
     def sleepers():
-        done = subprocess.run(["pgrep", "-f", "^sleep 301.75"], capture_output=True, text=True, check=False)
+        done = subprocess.run(["pgrep", "-f", "^sleep %s$" % NAP], capture_output=True, text=True, check=False)
         return done.stdout.split()
 
-    path = inventory(tmp_path)
-    child = subprocess.Popen([sys.executable, "-c", SLEEPER, str(path)], cwd=CHECKOUT, start_new_session=True)
+    mark, path = "play:%s" % tmp_path, inventory(tmp_path)
+    child = subprocess.Popen([sys.executable, "-c", SLEEPER, str(path), NAP], cwd=CHECKOUT, start_new_session=True,
+                             env=dict(os.environ, TMPDIR=str(tmp_path)))
     try:
         deadline = time.monotonic() + 60
         while len(sleepers()) < 2:
             assert time.monotonic() < deadline and child.poll() is None, "the playbook never came to its task"
             time.sleep(0.2)
+        assert processes.tagged(mark, whole=False) != []
         os.killpg(child.pid, signal.SIGINT)
         child.wait(timeout=60)
         assert sleepers() == []
-        assert processes.tagged("play:", whole=False) == []
+        assert processes.tagged(mark, whole=False) == []
     finally:
-        subprocess.run(["pkill", "-KILL", "-f", "^sleep 301.75"], check=False)
+        subprocess.run(["pkill", "-KILL", "-f", "^sleep %s$" % NAP], check=False)
         child.kill()

@@ -38,6 +38,7 @@ REAL = (
     "plugins/callback",
     "plugins/doc_fragments",
     "plugins/module_utils/_rollout_options.py",
+    "plugins/modules/artifact_store.py",
     "plugins/modules/rollout_control.py",
     "plugins/modules/rollout_gate.py",
     "plugins/modules/rollout_plan.py",
@@ -45,7 +46,9 @@ REAL = (
     "plugins/modules/rollout_step.py",
     "plugins/plugin_utils",
     # The bundles of evidence are written for real.
+    "plugins/action/artifact_store.py",
     "plugins/action/gpu_evidence.py",
+    "plugins/module_utils/_artifacts.py",
     "plugins/module_utils/_evidence_options.py",
     "plugins/module_utils/_nvml",
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import time
 
 import pytest
@@ -110,6 +111,40 @@ def test_a_node_whose_evidence_cannot_be_kept_is_not_touched(fleet):
     assert result.states == {"a1": "failed"} and fleet.touched() == []
     reason = result.report["nodes"]["a1"]["reason"]
     assert "a1: the bundle of evidence (" in reason and "cannot be written as %s/evidence/upgrade-2.0.1/a1/1-before: " % fleet.artifacts in reason
+
+
+def artifact_host(fleet, **variables):
+    """A host whose home is another than the controller's, to keep what the controller would forget."""
+    home, python = fleet.directory / "keeper", fleet.directory / "python-of-keeper"
+    home.mkdir()
+    python.write_text('#!/bin/sh\nHOME="%s" exec "%s" "$@"\n' % (home, sys.executable))
+    python.chmod(0o755)
+    inventory = fleet.directory / "keeper.json"
+    inventory.write_text(json.dumps({"all": {"hosts": {"keeper": dict({
+        "ansible_connection": "ansible.builtin.local", "ansible_python_interpreter": str(python), "ansible_become": False}, **variables)}}}))
+    return home / ".gpufleet", ("-i", str(inventory), "-e", "gpufleet_artifact_host=keeper", "-e", "gpufleet_artifact_dir=~/.gpufleet")
+
+
+def test_evidence_outlives_the_controller_on_the_artifact_host(fleet):
+    fleet.add("a1", sick_with=[NEW])
+    kept, arguments = artifact_host(fleet)
+    fleet.artifacts = fleet.directory / ".gpufleet"
+    result = fleet.run("upgrade", *arguments)
+    assert result.rc == 2 and result.states == {"a1": "rolled_back"}
+    ours, theirs = bundles(fleet, "a1"), sorted((kept / "evidence" / ("upgrade-" + NEW) / "a1").iterdir())
+    assert [path.name for path in theirs] == [path.name for path in ours] == ["1-before", "1-failed"]
+    for mine, copy in zip(ours, theirs):
+        assert {path.name: path.read_bytes() for path in copy.iterdir()} == {path.name: path.read_bytes() for path in mine.iterdir()}
+
+
+def test_a_node_is_not_touched_while_the_artifact_host_cannot_be_reached(fleet):
+    fleet.add("a1")
+    dummy, arguments = artifact_host(fleet, ansible_connection="ansible.builtin.ssh", ansible_host="127.0.0.1", ansible_port=1)
+    fleet.artifacts = fleet.directory / ".gpufleet"
+    result = fleet.run("upgrade", *arguments)
+    assert result.rc == 2, "and not lost: it is not the node that is away"
+    assert result.states == {"a1": "failed"} and fleet.touched() == []
+    assert "was not kept on the artifact host keeper: it cannot be reached (" in result.report["nodes"]["a1"]["reason"]
 
 
 def test_a_node_is_put_back_whether_or_not_the_failure_can_be_kept(fleet):

@@ -60,7 +60,7 @@ def test_the_scenarios_of_the_gate_run_exactly_once():
 
 def test_the_default_of_make_is_help():
     done = subprocess.run(["make", "-s"], cwd=str(ROOT), stdout=subprocess.PIPE, universal_newlines=True, check=True, timeout=60)
-    for target in ("demo", "test", "lint", "unit", "sanity", "molecule", "rehearse", "lab-up", "lab-down", "build", "clean"):
+    for target in ("demo", "test", "lint", "unit", "search", "sanity", "molecule", "rehearse", "lab-up", "lab-down", "build", "clean"):
         assert "make {0} ".format(target) in done.stdout
 
 

@@ -25,9 +25,10 @@ from ansible.errors import AnsibleActionFail
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import gpu_evidence
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _artifacts
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _evidence_options as options
 from ansible_collections.gpufleet.lifecycle.plugins.modules import gpu_evidence as module
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding, _evidence
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding
 
 NODE = "gpu-1"
 XML = "<nvidia_smi_log/>\n"
@@ -135,7 +136,7 @@ def test_what_is_missing_is_listed_and_fails_nothing(tmp_path):
     ("text", "it did not arrive whole"),
 ])
 def test_a_file_that_did_not_arrive_is_missing_and_the_others_are_kept(tmp_path, monkeypatch, broken, words):
-    monkeypatch.setattr(_evidence, "MAX_FILE", 1 << 20)
+    monkeypatch.setattr(_artifacts, "MAX_FILE", 1 << 20)
     given = answer()
     given["files"]["kernel.log"] = broken
     manifest = keep(tmp_path, given)["manifest"]

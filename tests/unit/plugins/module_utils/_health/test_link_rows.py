@@ -241,6 +241,16 @@ def test_a_link_that_is_damaged_in_the_reading_is_nothing_to_go_by():
         assert cases.ask("gpu.nvlink_remote", {"nvlinks": rubbish}, {})["status"] == FAIL
 
 
+def test_a_link_without_its_number_still_counts():
+    found = links(crc_flit=10 ** 9)
+    for link in found:
+        del link["link"]
+    for ident in ("gpu.nvlink_errors", "gpu.nvlink_recovery"):
+        for baseline in ({}, NO_BASELINE):
+            check = cases.ask(ident, {"nvlinks": found[:1] + links()[1:]}, baseline)
+            assert check["status"] == UNKNOWN and "%s of %s have one" % (len(found) - 1, len(found)) in check["message"], check
+
+
 @pytest.mark.parametrize("boots, drivers, expected", [
     (("x", "x"), ("1", "1"), True), (("x", "b"), ("1", "1"), False), (("x", "x"), ("1", "2"), False), (("x", None), ("1", "1"), None),
     (("", "x"), ("1", "1"), None), (("x", "x"), ("1", None), None), (("x", "b"), ("1", None), None)])

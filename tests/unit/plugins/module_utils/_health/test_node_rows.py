@@ -553,6 +553,7 @@ NULL = device(major=1, minor=3)
     ({"system.device_nodes.0": device(mode="0600")}, "fail"),
     ({"system.device_nodes.0": device(mode="0777", uid=5)}, "pass"),
     ({"system.device_nodes.0": device(mode="0666", gid=44)}, "pass"),
+    ({"system.device_nodes.0": device(mode=[])}, "unknown"),
     ({"system.device_params": {"mode": "0660", "uid": 0, "gid": 44, "modify": True}, "system.device_nodes.0": device(mode="0660", gid=44)}, "pass"),
     ({"system.device_params": {"mode": "0660", "uid": 0, "gid": 44, "modify": True}, "system.device_nodes.0": device(mode="0660")}, "fail"),
     ({"system.device_params": {"mode": "0660", "uid": 0, "gid": 44, "modify": True}}, "pass"),

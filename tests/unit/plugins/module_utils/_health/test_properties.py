@@ -217,7 +217,6 @@ def accounted_for(path, old):
     return old is not None or path[:-1] not in INVENTORIES
 
 
-@hypothesis.settings(max_examples=100)
 @hypothesis.given(EVENTS, st.data())
 def test_a_fault_cannot_be_hidden_by_taking_it_away(log, data):
     document = whole(log)
@@ -238,7 +237,6 @@ def test_a_fault_cannot_be_hidden_by_taking_it_away(log, data):
     assert BLOCKS[evaluate(damaged, old)["verdict"]], (leaf, path)
 
 
-@hypothesis.settings(max_examples=100)
 @hypothesis.given(EVENTS, st.lists(ANYTHING, min_size=1, max_size=3), st.data())
 def test_no_reading_is_an_accident(log, damage, data):
     document, old = whole(log), readings.baseline()

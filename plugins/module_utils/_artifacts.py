@@ -1,0 +1,135 @@
+# -*- coding: utf-8 -*-
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Directories of artifacts: there whole or not at all, readable by owner and group alone, and never written to again.
+
+The same code keeps them on the controller and on another host. Private to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import errno
+import hashlib
+import os
+import shutil
+import stat
+import tempfile
+import zlib
+
+DIRECTORY_MODE, FILE_MODE = 0o750, 0o640
+MAX_FILE = 64 * 1024 * 1024
+MAX_COPIES = 1000
+
+
+def pack(data):
+    """DATA as text for the way to another host."""
+    return base64.b64encode(zlib.compress(data)).decode("ascii")
+
+
+def unpack(text):
+    """The bytes of what pack() made, never more than MAX_FILE of them; ValueError or zlib.error if it is not whole."""
+    try:
+        packed = base64.b64decode(str(text).encode("ascii"), validate=True)
+    except (binascii.Error, UnicodeEncodeError) as exc:
+        raise ValueError("not base64") from exc
+    worker = zlib.decompressobj()
+    data = worker.decompress(packed, MAX_FILE)
+    if worker.unconsumed_tail:
+        raise ValueError("it is longer than %d bytes" % (MAX_FILE,))
+    if not worker.eof:
+        raise ValueError("its end is missing")
+    return data
+
+
+def write(path, files):
+    """Make the directory PATH with FILES ({name: bytes}); the path it got, which is a numbered one if PATH is taken. OSError if it cannot be."""
+    parent, temporary = os.path.dirname(path), None
+    try:
+        make(parent)
+        temporary = tempfile.mkdtemp(prefix=".new-", dir=parent)
+        for name, data in sorted(files.items()):
+            with open(os.path.join(temporary, name), "xb") as stream:
+                os.fchmod(stream.fileno(), FILE_MODE)
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+        os.chmod(temporary, DIRECTORY_MODE)
+        sync(temporary)
+        given = claim(temporary, path)
+        temporary = None
+        sync(parent)
+        return given
+    finally:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def read(path):
+    """The files of the directory PATH, {name: bytes}. OSError if one cannot be read, or if there is anything but files of a known size."""
+    files = {}
+    for name in sorted(os.listdir(path)):
+        handle = os.open(os.path.join(path, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as stream:
+            found = os.fstat(handle)
+            if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_FILE:
+                raise OSError(errno.EINVAL, "%s is no file of up to %d bytes" % (os.path.join(path, name), MAX_FILE))
+            files[name] = stream.read()
+    return files
+
+
+def listed(files):
+    """What FILES are, for a report: name, size in bytes and digest of each, by name."""
+    return [{"name": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in sorted(files.items())]
+
+
+def find(path, files):
+    """The directory, PATH itself or a numbered one, that holds exactly FILES; None if there is none."""
+    for number in range(1, MAX_COPIES + 1):
+        place = numbered(path, number)
+        if not os.path.lexists(place):
+            return None
+        with contextlib.suppress(OSError):
+            if read(place) == files:
+                return place
+    return None
+
+
+def numbered(path, number):
+    return path if number == 1 else "%s-%d" % (path, number)
+
+
+def make(path):
+    """A directory and those above it, each with our mode if it is new, whatever the umask is."""
+    if os.path.isdir(path):
+        return
+    make(os.path.dirname(path))
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+        os.chmod(path, DIRECTORY_MODE)
+    if not os.path.isdir(path):
+        raise NotADirectoryError(errno.ENOTDIR, "%s is no directory" % (path,))
+
+
+def claim(temporary, wanted):
+    """Give the finished directory its name, or that with a number: a directory is never renamed over one that holds something."""
+    for number in range(1, MAX_COPIES + 1):
+        path = numbered(wanted, number)
+        try:
+            os.rename(temporary, path)
+            return path
+        except OSError as exc:
+            if exc.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise
+    raise OSError(errno.EEXIST, "there are %d directories of this name already" % (MAX_COPIES,))
+
+
+def sync(directory):
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

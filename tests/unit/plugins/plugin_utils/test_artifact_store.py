@@ -1,0 +1,153 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Artifacts on another host: whole or not there, never overwritten, compared with what was sent, and a host that is away loses no node."""
+
+from __future__ import annotations
+
+import os
+import stat
+from unittest import mock
+
+import pytest
+
+pytest.importorskip("ansible", reason="action plugins need Ansible")
+
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible.parsing.dataloader import DataLoader
+
+from ansible_collections.gpufleet.lifecycle.plugins.action import artifact_store as action_plugin
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _artifacts
+from ansible_collections.gpufleet.lifecycle.plugins.modules import artifact_store as module
+
+FILES = {"manifest.json": b"{}\n", "kernel.log": b"NVRM\n" * 1000, "empty": b""}
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "controller" / "1-before"
+    path.mkdir(parents=True)
+    for name, data in FILES.items():
+        (path / name).write_bytes(data)
+    return path
+
+
+class Done(Exception):
+    pass
+
+
+class FakeModule:
+    def __init__(self, params, check_mode):
+        self.params, self.check_mode = params, check_mode
+
+    def exit_json(self, **result):
+        raise Done(result)
+
+    def fail_json(self, **result):
+        raise Done(dict(result, failed=True))
+
+
+def there(monkeypatch, params, check_mode=False):
+    """What the module answers on the artifact host."""
+    monkeypatch.setattr(module, "AnsibleModule", lambda **spec: FakeModule(params, check_mode))
+    with pytest.raises(Done) as done:
+        module.main()
+    return done.value.args[0]
+
+
+@pytest.fixture
+def store(monkeypatch):
+    def act(src, path, answer=None, check_mode=False, **args):
+        task = mock.Mock(args=dict(args, src=str(src), path=str(path)), async_val=0, check_mode=check_mode, diff=False, action="x", environment=None,
+                         delegate_to="keeper")
+        action = action_plugin.ActionModule(task, mock.Mock(), mock.Mock(check_mode=check_mode), DataLoader(), mock.Mock(), None)
+        action._load_name = "x"
+
+        def execute(module_name, module_args, task_vars):
+            assert module_name == "gpufleet.lifecycle.artifact_store"
+            if isinstance(answer, Exception):
+                raise answer
+            return there(monkeypatch, module_args, check_mode) if answer is None else answer
+
+        action._execute_module = execute
+        return action.run(task_vars={"inventory_hostname": "gpu-1"})
+
+    return act
+
+
+def test_a_copy_is_whole_private_and_made_once(store, source, tmp_path):
+    path = tmp_path / "keeper" / "evidence" / "1-before"
+    first = store(source, path)
+    assert (first["changed"], first["path"]) == (True, str(path)) and first["files"] == _artifacts.listed(FILES)
+    assert _artifacts.read(str(path)) == FILES and os.listdir(path.parent) == ["1-before"]
+    assert {stat.S_IMODE(os.stat(path / name).st_mode) for name in FILES} == {0o640} and stat.S_IMODE(os.stat(path).st_mode) == 0o750
+    second = store(source, path)
+    assert (second["changed"], second["path"]) == (False, str(path))
+
+
+def test_what_is_there_is_never_written_to(store, source, tmp_path):
+    path = tmp_path / "keeper" / "1-before"
+    store(source, path)
+    (source / "manifest.json").write_bytes(b"{1}\n")
+    other = store(source, path)
+    assert (other["changed"], other["path"]) == (True, str(path) + "-2")
+    assert (path / "manifest.json").read_bytes() == b"{}\n" and store(source, path)["path"] == str(path) + "-2"
+
+
+def test_check_mode_asks_and_writes_nothing(store, source, tmp_path):
+    path = tmp_path / "keeper" / "1-before"
+    before = store(source, path, check_mode=True)
+    assert (before["changed"], before["path"], path.parent.exists()) == (True, "", False)
+    store(source, path)
+    after = store(source, path, check_mode=True)
+    assert (after["changed"], after["path"]) == (False, str(path))
+
+
+@pytest.mark.parametrize("answer, words", [
+    (AnsibleConnectionFailure("no route"), "it cannot be reached (no route). Check its connection variables"),
+    ({"failed": True, "msg": "MODULE FAILURE"}, "MODULE FAILURE"),
+    ({"changed": True, "path": "/x", "files": _artifacts.listed(dict(FILES, empty=b"1"))}, "/x holds other files than were sent"),
+    ({"changed": True, "path": "/x", "files": []}, "/x holds other files than were sent"),
+])
+def test_a_copy_that_is_not_there_fails_the_task_and_names_the_host(store, source, answer, words):
+    result = store(source, "/x", answer)
+    assert result["failed"] is True and result["path"] == "" and result["changed"] is False
+    assert result["msg"].startswith("gpu-1: %s was not kept on the artifact host keeper: " % source) and words in result["msg"]
+    softly = store(source, "/x", answer, required=False)
+    assert "failed" not in softly and softly["warnings"] == [softly["msg"]] and words in softly["msg"]
+
+
+def test_a_place_where_nothing_can_be_written(store, source, tmp_path):
+    (tmp_path / "file").write_text("")
+    result = store(source, tmp_path / "file" / "1-before")
+    assert result["failed"] is True and "cannot be written by user %d: " % os.geteuid() in result["msg"] and "Make room there" in result["msg"]
+
+
+@pytest.mark.parametrize("make, words", [
+    (lambda source: None, "gpu-1: there is no file in "),
+    (lambda source: (source / "directory").mkdir(), "cannot be read: Is a directory"),
+    (lambda source: (source / "link").symlink_to("/etc/passwd"), "cannot be read: "),
+    (lambda source: os.mkfifo(source / "pipe"), "pipe is no file of up to"),
+    (lambda source: source.rmdir(), "cannot be read: No such file"),
+])
+def test_only_files_are_sent(store, tmp_path, make, words):
+    source = tmp_path / "bundle"
+    source.mkdir()
+    make(source)
+    with pytest.raises(AnsibleActionFail) as caught:
+        store(source, "/x", {"changed": True})
+    assert words in str(caught.value)
+
+
+def test_the_internal_option_is_not_for_playbooks(store, source):
+    with pytest.raises(AnsibleActionFail, match="files: set by the action plugin"):
+        store(source, "/x", {}, files={"a": "b"})
+
+
+@pytest.mark.parametrize("sent, words", [
+    (None, "files: set by the action plugin"), ({"../x": _artifacts.pack(b"")}, "is no name of a file"), ({"..": _artifacts.pack(b"")}, "is no name of a file"),
+    ({"x": "?"}, "did not arrive whole: not base64"), ({"x": _artifacts.pack(b"y" * 100)[:-4]}, "did not arrive whole"),
+])
+def test_the_module_takes_whole_files_of_plain_names_alone(monkeypatch, tmp_path, sent, words):
+    answer = there(monkeypatch, {"src": "/s", "path": str(tmp_path / "p"), "required": True, "files": sent})
+    assert answer["failed"] is True and words in answer["msg"] and os.listdir(tmp_path) == []

@@ -11,6 +11,8 @@ import time
 
 import pytest
 
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import host_tasks
+
 OLD, NEW = "1.0.1", "2.0.1"
 ALL_STEPS = ["evidence", "drain", "stop", "install", "prove", "reboot", "validate", "return"]
 
@@ -40,9 +42,12 @@ def evidence(fleet, node, name):
 def test_every_node_is_taken_once_and_a_second_run_takes_none(fleet):
     for name in ("a1", "a2"):
         fleet.add(name)
-    first = fleet.run("upgrade")
+    # Without further turns of the gate, which count too.
+    first = fleet.run("upgrade", gpu_node_upgrade_gate_patience=180, gpu_node_upgrade_gate_patience_max=180, **fleet.install_for_real())
     assert first.rc == 0
     assert first.states == {"a1": "done", "a2": "done"}
+    assert not host_tasks.too_many(first.host_tasks, fleet.names), host_tasks.too_many(first.host_tasks, fleet.names)
+    assert host_tasks.once_for_all(first.host_tasks, fleet.names) == ["Plan | gpufleet.lifecycle.rollout_plan", "Hand the order over | ansible.builtin.add_host"]
     assert first.report["verdict"] == "complete" and first.report["finished"]
     for name in ("a1", "a2"):
         node = first.report["nodes"][name]
@@ -52,6 +57,7 @@ def test_every_node_is_taken_once_and_a_second_run_takes_none(fleet):
         assert fleet.read(name)["log"] == [
             "stop nvidia-persistenced.service",
             "installed " + NEW,
+            "was offered nvidia-current-open_%s_6.1.0-1-amd64_x86_64_gcc-12.2.0.dkms.tar.gz" % NEW,
             "reboot into " + NEW,
         ], "the service is enabled and runs again after the boot"
         assert json.loads((fleet.nodes / name / "state" / "baseline.json").read_text())["schema"] == "gpufleet.baseline/1"
@@ -69,7 +75,8 @@ def test_every_node_is_taken_once_and_a_second_run_takes_none(fleet):
     second = fleet.run("upgrade")
     assert second.rc == 0
     assert second.states == first.states
-    assert [len(fleet.read(name)["log"]) for name in ("a1", "a2")] == [3, 3]
+    assert [len(fleet.read(name)["log"]) for name in ("a1", "a2")] == [4, 4]
+    assert [len(tasks) for tasks in host_tasks.of_play(second.host_tasks, "Plan").values()] == [4, 2], "and nothing else for nodes that are done"
     assert "changed=0" in second.output and "changed=1" not in second.output
 
 

@@ -151,6 +151,10 @@ class Fleet:
         """What the ledger says."""
         return ledger.Ledger(str(self.artifacts), rollout_id, url).view()
 
+    def document(self, node, name):
+        """What the ledger keeps of a node."""
+        return ledger.Ledger(str(self.artifacts), "upgrade-" + NEW, "").load(node, name)
+
     def recorded(self, url=""):
         """The state of every node in the ledger."""
         return {node.name: node.state for node in self.view(url=url).nodes.everything()}

@@ -60,7 +60,11 @@ def test_every_node_is_taken_once_and_a_second_run_takes_none(fleet):
             "was offered nvidia-current-open_%s_6.1.0-1-amd64_x86_64_gcc-12.2.0.dkms.tar.gz" % NEW,
             "reboot into " + NEW,
         ], "the service is enabled and runs again after the boot"
-        assert json.loads((fleet.nodes / name / "state" / "baseline.json").read_text())["schema"] == "gpufleet.baseline/1"
+        copy = fleet.nodes / name / "state" / "baseline.json"
+        assert json.loads(copy.read_text()) == fleet.document(name, "baseline") and copy.stat().st_mode & 0o777 == 0o600
+        assert fleet.document(name, "baseline")["schema"] == "gpufleet.baseline/1"
+        assert sorted(path.name for path in copy.parent.iterdir()) == ["baseline.json", "nouveau.conf", "unattended.conf"]
+        assert fleet.document(name, "services") == {"running": ["nvidia-persistenced.service"]}
         assert fleet.read(name)["reboots_expected"] == [True]
         manifest, log = evidence(fleet, name, "1-before")
         assert (manifest["boot_id"], manifest["missing"]) == ("boot-0", [

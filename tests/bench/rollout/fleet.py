@@ -52,9 +52,9 @@ class Run:
         self.forks = forks
 
     def _collection(self):
-        for name in ("galaxy.yml", "meta", "roles/gpu_node_upgrade", "roles/nvidia_driver", "plugins/doc_fragments", "plugins/plugin_utils", "plugins/action/gpu_evidence.py",
-                     "plugins/action/dkms_module.py",
-                     "plugins/module_utils/_evidence_options.py", "plugins/module_utils/_nvml"):
+        for name in ("galaxy.yml", "meta", "roles/gpu_node_upgrade", "roles/nvidia_driver", "plugins/doc_fragments", "plugins/plugin_utils",
+                     "plugins/action/dkms_module.py", "plugins/action/gpu_evidence.py", "plugins/module_utils/_evidence_options.py",
+                     "plugins/module_utils/_nvml"):
             _link(ROOT / name, self.collection / name)
         for kind in ("action", "modules"):
             for source in sorted((ROOT / "plugins" / kind).glob("rollout_*.py")):

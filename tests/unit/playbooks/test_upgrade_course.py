@@ -47,7 +47,8 @@ def test_every_node_is_taken_once_and_a_second_run_takes_none(fleet):
     assert first.rc == 0
     assert first.states == {"a1": "done", "a2": "done"}
     assert not host_tasks.too_many(first.host_tasks, fleet.names), host_tasks.too_many(first.host_tasks, fleet.names)
-    assert host_tasks.once_for_all(first.host_tasks, fleet.names) == ["Plan | gpufleet.lifecycle.rollout_plan", "Hand the order over | ansible.builtin.add_host"]
+    assert host_tasks.once_for_all(first.host_tasks, fleet.names) == [
+        "Plan | gpufleet.lifecycle.rollout_plan", "Hand the order over | ansible.builtin.add_host"]
     assert first.report["verdict"] == "complete" and first.report["finished"]
     for name in ("a1", "a2"):
         node = first.report["nodes"][name]
@@ -145,11 +146,16 @@ def test_a_fabric_that_is_being_joined_is_waited_for_and_nothing_else(fleet):
     assert len(fleet.read("b1")["reboots_expected"]) == 2 + 3, "twice with the new driver, since it is sick too; then it joins with the old one"
 
 
-def test_a_node_whose_settings_do_not_come_back_is_put_back(fleet):
+def test_a_node_whose_settings_or_services_do_not_come_back_is_put_back(fleet):
     fleet.add("a1", settings_lost_with=[NEW])
-    result = fleet.run("upgrade")
-    assert result.rc == 2 and result.states == {"a1": "rolled_back"}
+    fleet.add("a2", enabled=[], no_service_with=[NEW])
+    fleet.add("a3", enabled=[])
+    result = fleet.run("upgrade", rollout_failure_budget=9, rollout_max_down=3)
+    assert result.rc == 2 and result.states == {"a1": "rolled_back", "a2": "rolled_back", "a3": "done"}
     assert "GPU 2: the power limit is 700 W, expected 500 W" in result.report["nodes"]["a1"]["reason"]
+    reason = result.report["nodes"]["a2"]["reason"]
+    assert reason.startswith("services that ran before do not start: Unable to start service nvidia-persistenced.service: the stub was told so")
+    assert [fleet.read(name)["running"] for name in fleet.names] == [["nvidia-persistenced.service"]] * 3, "whether or not the boot starts it"
 
 
 def test_a_spent_budget_leaves_the_rest_untouched(fleet):
@@ -453,11 +459,12 @@ def test_no_option_of_ansible_slips_past_the_gate(fleet, arguments):
     assert fleet.touched() == [] and fleet.read("a1")["loaded"] == OLD
 
 
-@pytest.mark.parametrize("declined", ["Ask for leave", "Ask for leave: drain"])
-def test_going_task_by_task_slips_past_nothing(fleet, declined):
+@pytest.mark.parametrize("declined, state", [
+    ("Upgrade the node, or in check mode say what would be done", "pending"), ("Ask for leave: drain", "pending"), ("Ask for leave: down", "draining")])
+def test_going_task_by_task_slips_past_nothing(fleet, declined, state):
     """--step asks before every task; whoever declines the gate alone gets nowhere."""
     fleet.add("a1")
     asked = fleet.step_through("upgrade", lambda task: "n" if task.rpartition(" : ")[2] == declined else "y")
     assert [answer for task, answer in asked].count("n") == 1
     assert fleet.touched() == [] and fleet.read("a1")["loaded"] == OLD
-    assert fleet.states("upgrade-" + NEW) == {"a1": "pending"}
+    assert fleet.recorded() == {"a1": state}

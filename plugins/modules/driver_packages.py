@@ -130,12 +130,10 @@ options:
     type: int
     default: 3600
   rollout_id:
-    description:
-      - Recorded in the node's lock, for whoever waits for it.
+    description: Recorded in the node's lock, for whoever waits for it.
     type: str
   step:
-    description:
-      - Recorded in the node's lock.
+    description: Recorded in the node's lock.
     type: str
 seealso:
   - module: gpufleet.lifecycle.dkms_module

@@ -158,6 +158,18 @@ def test_a_node_whose_settings_or_services_do_not_come_back_is_put_back(fleet):
     assert [fleet.read(name)["running"] for name in fleet.names] == [["nvidia-persistenced.service"]] * 3, "whether or not the boot starts it"
 
 
+def test_a_node_is_taken_by_hand_outside_of_any_rollout_and_not_inside_one_that_nobody_planned(fleet):
+    fleet.add("a1")
+    play = "- hosts: gpu_nodes\n  gather_facts: false\n  roles: [gpufleet.lifecycle.gpu_node_upgrade]\n"
+    (fleet.directory / "by_hand.yml").write_text(play)
+    refused = fleet.run("by_hand", gpu_node_upgrade_version=NEW, gpu_node_upgrade_rollout_id="nobodys")
+    assert refused.rc == 2 and fleet.touched() == []
+    result = fleet.run("by_hand", gpu_node_upgrade_version=NEW, gpu_node_upgrade_rollout_mode="none")
+    assert result.rc == 0 and fleet.read("a1")["loaded"] == NEW and fleet.read("a1")["running"] == ["nvidia-persistenced.service"]
+    assert "a1: install (driver 1.0.1 -> 2.0.1)" in result.output and (fleet.nodes / "a1" / "state" / "baseline.json").exists()
+    assert [path.name for path in bundles(fleet, "a1", "by-hand")] == ["1-before"]
+
+
 def test_a_spent_budget_leaves_the_rest_untouched(fleet):
     fleet.add("a1", cannot_install=[NEW])
     for name in ("a2", "a3"):

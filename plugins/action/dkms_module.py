@@ -12,7 +12,7 @@ from ansible.plugins.action import ActionBase
 
 MODULE = "gpufleet.lifecycle.dkms_module"
 SUFFIX = ".dkms.tar.gz"
-# Where archives lie on the node while it uses them: root's alone, and a private copy of each is what is looked into.
+# Where archives lie on the node while it uses them. Nobody but root writes there, and a private copy of each is what is looked into.
 NODE_DIRECTORY = "/var/lib/gpufleet/dkms-transfer"
 
 
@@ -56,7 +56,7 @@ class ActionModule(ActionBase):
 
     def with_archives(self, paths, args, task_vars):
         """The module's answer when it has these files of the controller; they are not left on the node."""
-        made = self.file(task_vars, state="directory", owner="root", group="root", mode="0700")
+        made = self.file(task_vars, state="directory", owner="root", group="root", mode="0755")
         try:
             for path in [] if made.get("failed") else [path + end for path in paths for end in ("", ".sha256")]:
                 made = self.copy(path, task_vars)
@@ -75,7 +75,7 @@ class ActionModule(ActionBase):
 
     def copy(self, path, task_vars):
         task = self._task.copy()
-        task.args = {"src": path, "dest": NODE_DIRECTORY + "/", "owner": "root", "group": "root", "mode": "0600"}
+        task.args = {"src": path, "dest": NODE_DIRECTORY + "/", "owner": "root", "group": "root", "mode": "0644"}
         action = self._shared_loader_obj.action_loader.get(
             "ansible.legacy.copy", task=task, connection=self._connection, play_context=self._play_context, loader=self._loader, templar=self._templar,
             shared_loader_obj=self._shared_loader_obj)

@@ -77,7 +77,7 @@ def test_what_the_node_asks_for_is_brought_used_and_removed(store):
     there = os.path.join(dkms_module.NODE_DIRECTORY, TWO)
     assert result["changed"] and result["warnings"] == ["one", "two"] and "needs_archives" not in result
     assert [name for name, dummy in calls] == ["dkms_module", "file", "copy", "copy", "dkms_module", "file"]
-    assert (calls[1][1]["state"], calls[1][1]["mode"]) == ("directory", "0700")
+    assert (calls[1][1]["state"], calls[1][1]["mode"]) == ("directory", "0755")
     assert [call[1]["src"] for call in calls[2:4]] == [str(store / TWO), str(store / TWO) + ".sha256"]
     assert calls[4][1] == {"version": VERSION, "remove_stale": True, "import_files": [there]}
     assert calls[5][1] == {"path": dkms_module.NODE_DIRECTORY, "state": "absent"}

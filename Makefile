@@ -71,7 +71,7 @@ build: setup ## build the collection's tarball in .lab/build
 	@tests/tools/with.sh main ansible-galaxy collection build --force --output-path .lab/build
 
 .PHONY: docs
-docs: setup ## write the generated documentation again: roles/*/README.md, docs/modules/*.md and docs/reference/health-checks.md
+docs: setup ## write the generated documentation again: roles/*/README.md, docs/modules/*.md, docs/callbacks/*.md and docs/reference/health-checks.md
 	@tests/tools/with.sh main python3 -m tests.tools.docs
 
 .PHONY: clean

@@ -84,6 +84,8 @@ class ActionModule(RolloutAction):
             if decision.answer == "go":
                 expires = now + datetime.timedelta(seconds=view.policy["ticket_s"])
                 transaction.append("grant", run=view.run, node=node, phase=phase, ticket=uuid.uuid4().hex, expires=ledger.timestamp(expires))
+                for name, document in arguments["documents"].items():
+                    transaction.save(node, name, document)
             told = self.told(view, phase, node, decision)
             if decision.answer == "go" and arguments["step"]:
                 transaction.append("step", run=view.run, node=node, step=arguments["step"], detail=arguments["detail"])

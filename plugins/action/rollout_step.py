@@ -1,11 +1,13 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write a step of a node into the ledger before it is taken, and say so."""
+"""Write a step of a node into the ledger before it is taken, say so, and give the node its own copy of what it is about."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
+import os
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_step import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import failures, ledger, state
@@ -25,6 +27,41 @@ class ActionModule(RolloutAction):
     ARGUMENT_SPEC = ARGUMENT_SPEC
 
     def act(self, arguments, task_vars):
+        missing = sorted(set(arguments["node_documents"] or []) - set(arguments["documents"]))
+        if missing:
+            raise state.StateError("rollout_step was told to copy %s to the node; the documents are %s." % (
+                ", ".join(missing), ", ".join(sorted(arguments["documents"])) or "none"))
+        answer = self.record(arguments, task_vars)
+        if arguments["node_dir"] and not self.check:
+            answer.update(self.copied(arguments, task_vars))
+        return answer
+
+    def copied(self, arguments, task_vars):
+        """What came of the node's own copies."""
+        node, changed = task_vars["inventory_hostname"], False
+        owned = {"owner": "root", "group": "root"}
+        made = self._execute_module(
+            module_name="ansible.legacy.file", module_args=dict(owned, path=arguments["node_dir"], state="directory", mode="0755"), task_vars=task_vars)
+        names = arguments["documents"] if arguments["node_documents"] is None else arguments["node_documents"]
+        for name in [] if made.get("failed") else names:
+            task = self._task.copy()
+            task.args = dict(
+                owned, mode="0600", dest=os.path.join(arguments["node_dir"], name + ".json"),
+                content=json.dumps(arguments["documents"][name], indent=4, sort_keys=True) + "\n",
+            )
+            copy = self._shared_loader_obj.action_loader.get(
+                "ansible.legacy.copy", task=task, connection=self._connection, play_context=self._play_context, loader=self._loader,
+                templar=self._templar, shared_loader_obj=self._shared_loader_obj)
+            written = copy.run(task_vars=task_vars)
+            changed = changed or bool(written.get("changed"))
+            if written.get("failed"):
+                made = written
+                break
+        if made.get("failed"):
+            return {"failed": True, "msg": "%s: its own copy of the documents could not be written to %s: %s" % (node, arguments["node_dir"], made.get("msg"))}
+        return {"changed": changed or bool(made.get("changed"))}
+
+    def record(self, arguments, task_vars):
         node = ledger.check_node(arguments["node"] or task_vars["inventory_hostname"])
         told = bool(arguments["name"] or arguments["state"] or arguments["failed"])
         if not (told or arguments["documents"]):

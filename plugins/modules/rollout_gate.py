@@ -60,6 +60,11 @@ options:
       - Words for the line of progress of O(step).
     type: str
     default: ''
+  documents:
+    description:
+      - Documents to keep in the ledger, by their names, in the same transaction as C(go) is given. Nothing is kept with another answer.
+    type: dict
+    default: {}
   mode:
     description:
       - V(none) only prints and answers C(go), for the direct use of a role outside a rollout.
@@ -178,6 +183,7 @@ ARGUMENT_SPEC = dict(
     phase=dict(type="str", choices=["drain", "down", "return"], default="drain"),
     step=dict(type="str"),
     detail=dict(type="str", default=""),
+    documents=dict(type="dict", default={}),
     mode=dict(type="str", choices=["ledger", "none"], default="ledger"),
     turn=dict(type="int", default=0),
     max_turns=dict(type="int", default=250),

@@ -101,6 +101,17 @@ options:
       - Documents to keep in the ledger, by their names.
     type: dict
     default: {}
+  node_dir:
+    description:
+      - Directory on the node that gets a copy of O(documents), each as C(<name>.json), readable for root alone. It is made if it is not there.
+      - They are written to the node when the ledger has them, and with O(mode=none) too. In check mode nothing is written.
+      - Without it the node is not asked anything.
+    type: path
+  node_documents:
+    description:
+      - The documents that O(node_dir) gets, by their names. Without it all of them.
+    type: list
+    elements: str
 seealso:
   - module: gpufleet.lifecycle.rollout_gate
 """
@@ -113,6 +124,15 @@ EXAMPLES = r"""
     artifact_dir: /var/lib/gpufleet-controller
     name: install
     detail: driver 535.216.03 -> 535.261.03
+
+- name: Begin to drain, and keep the baseline in the ledger and on the node
+  gpufleet.lifecycle.rollout_step:
+    rollout_id: driver-535.261.03
+    artifact_dir: /var/lib/gpufleet-controller
+    name: drain
+    documents:
+      baseline: "{{ before.baseline }}"
+    node_dir: /var/lib/gpufleet
 
 - name: The node is done
   gpufleet.lifecycle.rollout_step:
@@ -178,6 +198,8 @@ ARGUMENT_SPEC = dict(
     state=dict(type="str", choices=["done", "failed", "rolled_back", "quarantined", "lost", "skipped", "pending"]),
     reason=dict(type="str", default=""),
     documents=dict(type="dict", default={}),
+    node_dir=dict(type="path"),
+    node_documents=dict(type="list", elements="str"),
     **TELLING,
 )
 

@@ -13,7 +13,6 @@ linear. All three meet the same machine. Exits with 1 if a limit is not kept.
 from __future__ import annotations
 
 import argparse
-import collections
 import os
 import pathlib
 import resource
@@ -25,7 +24,6 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 EFFICIENCY, FASTER = 0.90, 1.5
-TASKS, PREFLIGHT = 40, 3
 # Nodes, nodes down at a time, draws, whether the efficiency is judged. With hundreds down the last straggler decides: no order that does not
 # know it in advance can do better than the list itself ("at best").
 SIZES = ((100, 10, 20, True), (1000, 10, 5, True), (1000, 50, 5, True), (1000, 100, 5, False), (10000, 100, 2, True), (10000, 500, 1, False))
@@ -55,18 +53,6 @@ def modelled(model, times):
     return lines, kept
 
 
-def per_node(counted, names):
-    """(host-tasks of the rollout itself, of the preflight, tasks of one node in order), the most of any node."""
-    plays = list(counted)
-    upgrade = next(play for play in plays if play.startswith("Upgrade"))
-    plan = next(play for play in plays if play.startswith("Plan"))
-    # What is done once for all nodes is not a task of every one of them; it runs on the first.
-    once = collections.Counter(counted[plan].get(names[0], [])) - collections.Counter(counted[plan].get(names[1], []))
-    preflight = max(len(counted[plan].get(name, [])) for name in names[1:])
-    most = max(names, key=lambda name: len(counted[upgrade].get(name, [])))
-    return len(counted[upgrade][most]), preflight, sum(once.values()), counted[upgrade][most]
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--nodes", type=int, default=100, help="nodes of the real playbook (default %(default)s)")
@@ -83,20 +69,21 @@ def main():
     subprocess.run([str(ROOT / "tests/tools/collections.sh")], check=True, stdout=subprocess.DEVNULL)
     sys.path.insert(0, str(ROOT / ".lab" / "collections"))
     from ansible_collections.gpufleet.lifecycle.tests.bench.rollout import fleet, model, times
+    from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import host_tasks
 
     kept = True
     if not options.real_only:
         lines, kept = modelled(model, times)
         print("\n".join(lines), flush=True)
     if not options.model_only:
-        lines, good = real(fleet, times, options)
+        lines, good = real(fleet, times, host_tasks, options)
         print("\n".join(lines))
         kept = kept and good
     print("limits kept" if kept else "LIMIT NOT KEPT")
     return 0 if kept else 1
 
 
-def real(fleet, times, options):
+def real(fleet, times, host_tasks, options):
     """(lines, whether every limit is kept) of the real playbook."""
     drawn = times.typical(options.nodes, options.seed)
     scaled = [[second / options.scale for second in steps] for steps in drawn]
@@ -121,7 +108,9 @@ def real(fleet, times, options):
         walls = {run.way: run.wall_s() for run in runs}
         down = max(run.most_down() for run in runs)
         done = all(node.state == "done" for run in runs for node in run.view().nodes.everything())
-        tasks, preflight, once, listed = per_node(runs[0].host_tasks(), runs[0].names)
+        counted = runs[0].host_tasks()
+    names = runs[0].names
+    listed = host_tasks.preflight(counted, names) + host_tasks.way(counted, names)
     cores = len(os.sched_getaffinity(0))
     busy = (spent.ru_utime + spent.ru_stime) / elapsed
     lines = ["real playbook: %d nodes, %d down at a time, step times 1/%g, draw %d; lower bound %.1f s" % (
@@ -135,11 +124,11 @@ def real(fleet, times, options):
             busy, cores, len(ways), load, "" if busy < cores * 0.7 else "; it held the nodes up: take a smaller --scale"),
         "  most nodes down at a time: %d (limit %d); all done: %s" % (down, options.down, "yes" if done else "NO"),
         "  host-tasks of a node: %d (limit %d), of which in the preflight: %d (limit %d); once for all: %d" % (
-            tasks + preflight, TASKS, preflight, PREFLIGHT, once),
+            len(listed), host_tasks.LIMIT, len(host_tasks.preflight(counted, names)), host_tasks.PREFLIGHT, len(host_tasks.once_for_all(counted, names))),
     ]
     if options.tasks:
         lines += ["    %2d. %s" % (number, task) for number, task in enumerate(listed, start=1)]
-    kept = done and down <= options.down and tasks + preflight <= TASKS and preflight <= PREFLIGHT
+    kept = done and down <= options.down and not host_tasks.too_many(counted, names)
     if "window" in ways and options.nodes >= 10 * options.down:
         kept = kept and bound / walls["window"] >= EFFICIENCY
     if "window" in ways and "serial and free" in ways and (options.nodes, options.down) == (100, 10):

@@ -52,14 +52,17 @@ class Run:
         self.forks = forks
 
     def _collection(self):
-        for name in ("galaxy.yml", "meta", "roles/gpu_node_upgrade", "plugins/doc_fragments", "plugins/plugin_utils", "plugins/action/gpu_evidence.py",
-                     "plugins/module_utils/_evidence_options.py", "plugins/module_utils/_nvml"):
+        for name in ("galaxy.yml", "meta", "roles/gpu_node_upgrade", "roles/nvidia_driver", "plugins/doc_fragments", "plugins/plugin_utils",
+                     "plugins/action/dkms_module.py", "plugins/action/gpu_evidence.py", "plugins/module_utils/_evidence_options.py",
+                     "plugins/module_utils/_nvml"):
             _link(ROOT / name, self.collection / name)
         for kind in ("action", "modules"):
             for source in sorted((ROOT / "plugins" / kind).glob("rollout_*.py")):
                 _link(source, self.collection / "plugins" / kind / source.name)
         for base in (OWN, STUB):
             for source in sorted(base.rglob("*")):
+                if base / "roles" in source.parents:
+                    continue  # the roles are the real ones
                 if source.is_file() and source.parent != base and "__pycache__" not in source.parts:
                     _link(source, self.collection / source.relative_to(base))
         text = (ROOT / "playbooks" / "upgrade.yml").read_text()
@@ -73,7 +76,7 @@ class Run:
                  for name in self.names}
         variables = {
             "gpufleet_artifact_dir": str(self.place / "artifacts"), "rollout_version": NEW, "rollout_max_down": self.down,
-            "gpu_node_upgrade_gate_poll": 0.2, "gpu_node_upgrade_gate_patience": 60, "rollout_node_s": 60,
+            "nvidia_driver_flavour": "open", "gpu_node_upgrade_gate_poll": 0.2, "gpu_node_upgrade_gate_patience": 60, "rollout_node_s": 60,
         }
         inventory = self.place / "inventory.json"
         inventory.write_text(json.dumps({"all": {"children": {"gpu_nodes": {"hosts": hosts}}, "vars": variables}}))
@@ -82,7 +85,7 @@ class Run:
         environment.update(
             ANSIBLE_COLLECTIONS_PATH=str(self.place / "collections"), ANSIBLE_CONFIG=str(self.place / "ansible.cfg"), ANSIBLE_FORKS=str(self.forks),
             ANSIBLE_PIPELINING="true", ANSIBLE_INJECT_FACT_VARS="false", ANSIBLE_NOCOLOR="true", ANSIBLE_LOCALHOST_WARNING="false",
-            ANSIBLE_CALLBACKS_ENABLED="gpufleet.lifecycle.benchcount", GPUFLEET_BENCH_TASKS=str(self.place / "tasks.json"),
+            ANSIBLE_CALLBACKS_ENABLED="gpufleet.lifecycle.hosttasks", GPUFLEET_HOST_TASKS=str(self.place / "tasks.json"),
             GPUFLEET_STUB_NODES=str(self.nodes), HOME=str(self.place), PYTHONDONTWRITEBYTECODE="1",
         )
         command = [sys.executable, "-m", "ansible", "playbook", "-i", str(inventory), str(self.collection / "playbooks" / "upgrade.yml")]

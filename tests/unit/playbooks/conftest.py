@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import time
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.stub.plugins.module_utils import stubnode
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -30,12 +32,13 @@ REAL = (
     "meta",
     "playbooks",
     "roles/gpu_node_upgrade",
+    "plugins/action/dkms_module.py",
     "plugins/action/rollout_control.py",
     "plugins/action/rollout_gate.py",
     "plugins/action/rollout_plan.py",
     "plugins/action/rollout_report.py",
     "plugins/action/rollout_step.py",
-    "plugins/callback",
+    "plugins/callback/rollout_progress.py",
     "plugins/doc_fragments",
     "plugins/module_utils/_rollout_options.py",
     "plugins/modules/artifact_store.py",
@@ -65,6 +68,11 @@ class Result:
         return json.loads((self.fleet.artifacts / "rollouts" / ("upgrade-" + NEW) / "report.json").read_text())
 
     @property
+    def host_tasks(self):
+        """{play: {host: [task, ...]}} of the last run."""
+        return json.loads((self.fleet.directory / "host-tasks.json").read_text())
+
+    @property
     def states(self):
         return {name: node["state"] for name, node in self.report["nodes"].items()}
 
@@ -92,6 +100,23 @@ class Fleet:
     def link(source, target):
         target.parent.mkdir(parents=True, exist_ok=True)
         target.symlink_to(source)
+
+    def install_for_real(self):
+        """The real role nvidia_driver in the place of its stub; its files are the nodes' own, and the controller has what they would compile."""
+        role = self.collection / "roles" / "nvidia_driver"
+        shutil.rmtree(role)
+        self.link(ROOT / "roles" / "nvidia_driver", role)
+        cached = self.artifacts / "dkms" / stubnode.archive(NEW)
+        cached.parent.mkdir(parents=True)
+        cached.write_text("")
+        cached.with_name(cached.name + ".sha256").write_text("")
+        own = {"find": "exit 0", "update-initramfs": "echo it would be asked of this machine >&2; exit 1"}
+        for name, what in own.items():
+            (self.nodes / "bin" / name).write_text("#!/bin/sh\n%s\n" % what)
+            (self.nodes / "bin" / name).chmod(0o755)
+        state = "{{ gpu_node_upgrade_state_dir }}"
+        return {"nvidia_driver_flavour": "open", "__nvidia_driver_unattended_file": state + "/unattended.conf",
+                "__nvidia_driver_nouveau_file": state + "/nouveau.conf"}
 
     def add(self, name, **fields):
         service = "nvidia-persistenced.service"
@@ -127,6 +152,10 @@ class Fleet:
     def view(self, rollout_id="upgrade-" + NEW, url=""):
         """What the ledger says."""
         return ledger.Ledger(str(self.artifacts), rollout_id, url).view()
+
+    def document(self, node, name):
+        """What the ledger keeps of a node."""
+        return ledger.Ledger(str(self.artifacts), "upgrade-" + NEW, "").load(node, name)
 
     def recorded(self, url=""):
         """The state of every node in the ledger."""
@@ -206,6 +235,8 @@ class Fleet:
             ANSIBLE_INJECT_FACT_VARS="false",
             ANSIBLE_NOCOLOR="true",
             ANSIBLE_LOCALHOST_WARNING="false",
+            ANSIBLE_CALLBACKS_ENABLED="gpufleet.lifecycle.hosttasks",
+            GPUFLEET_HOST_TASKS=str(self.directory / "host-tasks.json"),
             GPUFLEET_STUB_NODES=str(self.nodes),
             HOME=str(self.directory),
             PYTHONDONTWRITEBYTECODE="1",

@@ -12,6 +12,8 @@ import time
 
 import pytest
 
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import host_tasks
+
 OLD, NEW = "1.0.1", "2.0.1"
 ALL_STEPS = ["evidence", "drain", "stop", "install", "prove", "reboot", "validate", "return"]
 
@@ -41,9 +43,13 @@ def evidence(fleet, node, name):
 def test_every_node_is_taken_once_and_a_second_run_takes_none(fleet):
     for name in ("a1", "a2"):
         fleet.add(name)
-    first = fleet.run("upgrade")
+    # Without further turns of the gate, which count too.
+    first = fleet.run("upgrade", gpu_node_upgrade_gate_patience=180, gpu_node_upgrade_gate_patience_max=180, **fleet.install_for_real())
     assert first.rc == 0
     assert first.states == {"a1": "done", "a2": "done"}
+    assert not host_tasks.too_many(first.host_tasks, fleet.names), host_tasks.too_many(first.host_tasks, fleet.names)
+    assert host_tasks.once_for_all(first.host_tasks, fleet.names) == [
+        "Plan | gpufleet.lifecycle.rollout_plan", "Hand the order over | ansible.builtin.add_host"]
     assert first.report["verdict"] == "complete" and first.report["finished"]
     for name in ("a1", "a2"):
         node = first.report["nodes"][name]
@@ -53,9 +59,14 @@ def test_every_node_is_taken_once_and_a_second_run_takes_none(fleet):
         assert fleet.read(name)["log"] == [
             "stop nvidia-persistenced.service",
             "installed " + NEW,
+            "was offered nvidia-current-open_%s_6.1.0-1-amd64_x86_64_gcc-12.2.0.dkms.tar.gz" % NEW,
             "reboot into " + NEW,
         ], "the service is enabled and runs again after the boot"
-        assert json.loads((fleet.nodes / name / "state" / "baseline.json").read_text())["schema"] == "gpufleet.baseline/1"
+        copy = fleet.nodes / name / "state" / "baseline.json"
+        assert json.loads(copy.read_text()) == fleet.document(name, "baseline") and copy.stat().st_mode & 0o777 == 0o600
+        assert fleet.document(name, "baseline")["schema"] == "gpufleet.baseline/1"
+        assert sorted(path.name for path in copy.parent.iterdir()) == ["baseline.json", "nouveau.conf", "unattended.conf"]
+        assert fleet.document(name, "services") == {"running": ["nvidia-persistenced.service"]}
         assert fleet.read(name)["reboots_expected"] == [True]
         manifest, log = evidence(fleet, name, "1-before")
         assert (manifest["boot_id"], manifest["missing"]) == ("boot-0", [
@@ -70,7 +81,8 @@ def test_every_node_is_taken_once_and_a_second_run_takes_none(fleet):
     second = fleet.run("upgrade")
     assert second.rc == 0
     assert second.states == first.states
-    assert [len(fleet.read(name)["log"]) for name in ("a1", "a2")] == [3, 3]
+    assert [len(fleet.read(name)["log"]) for name in ("a1", "a2")] == [4, 4]
+    assert [len(tasks) for tasks in host_tasks.of_play(second.host_tasks, "Plan").values()] == [4, 2], "and nothing else for nodes that are done"
     assert "changed=0" in second.output and "changed=1" not in second.output
 
 
@@ -169,11 +181,28 @@ def test_a_fabric_that_is_being_joined_is_waited_for_and_nothing_else(fleet):
     assert len(fleet.read("b1")["reboots_expected"]) == 2 + 3, "twice with the new driver, since it is sick too; then it joins with the old one"
 
 
-def test_a_node_whose_settings_do_not_come_back_is_put_back(fleet):
+def test_a_node_whose_settings_or_services_do_not_come_back_is_put_back(fleet):
     fleet.add("a1", settings_lost_with=[NEW])
-    result = fleet.run("upgrade")
-    assert result.rc == 2 and result.states == {"a1": "rolled_back"}
+    fleet.add("a2", enabled=[], no_service_with=[NEW])
+    fleet.add("a3", enabled=[])
+    result = fleet.run("upgrade", rollout_failure_budget=9, rollout_max_down=3)
+    assert result.rc == 2 and result.states == {"a1": "rolled_back", "a2": "rolled_back", "a3": "done"}
     assert "GPU 2: the power limit is 700 W, expected 500 W" in result.report["nodes"]["a1"]["reason"]
+    reason = result.report["nodes"]["a2"]["reason"]
+    assert reason.startswith("services that ran before do not start: Unable to start service nvidia-persistenced.service: the stub was told so")
+    assert [fleet.read(name)["running"] for name in fleet.names] == [["nvidia-persistenced.service"]] * 3, "whether or not the boot starts it"
+
+
+def test_a_node_is_taken_by_hand_outside_of_any_rollout_and_not_inside_one_that_nobody_planned(fleet):
+    fleet.add("a1")
+    play = "- hosts: gpu_nodes\n  gather_facts: false\n  roles: [gpufleet.lifecycle.gpu_node_upgrade]\n"
+    (fleet.directory / "by_hand.yml").write_text(play)
+    refused = fleet.run("by_hand", gpu_node_upgrade_version=NEW, gpu_node_upgrade_rollout_id="nobodys")
+    assert refused.rc == 2 and fleet.touched() == []
+    result = fleet.run("by_hand", gpu_node_upgrade_version=NEW, gpu_node_upgrade_rollout_mode="none")
+    assert result.rc == 0 and fleet.read("a1")["loaded"] == NEW and fleet.read("a1")["running"] == ["nvidia-persistenced.service"]
+    assert "a1: install (driver 1.0.1 -> 2.0.1)" in result.output and (fleet.nodes / "a1" / "state" / "baseline.json").exists()
+    assert [path.name for path in bundles(fleet, "a1", "by-hand")] == ["1-before"]
 
 
 def test_a_spent_budget_leaves_the_rest_untouched(fleet):
@@ -477,11 +506,12 @@ def test_no_option_of_ansible_slips_past_the_gate(fleet, arguments):
     assert fleet.touched() == [] and fleet.read("a1")["loaded"] == OLD
 
 
-@pytest.mark.parametrize("declined", ["Ask for leave", "Ask for leave: drain"])
-def test_going_task_by_task_slips_past_nothing(fleet, declined):
+@pytest.mark.parametrize("declined, state", [
+    ("Upgrade the node, or in check mode say what would be done", "pending"), ("Ask for leave: drain", "pending"), ("Ask for leave: down", "draining")])
+def test_going_task_by_task_slips_past_nothing(fleet, declined, state):
     """--step asks before every task; whoever declines the gate alone gets nowhere."""
     fleet.add("a1")
     asked = fleet.step_through("upgrade", lambda task: "n" if task.rpartition(" : ")[2] == declined else "y")
     assert [answer for task, answer in asked].count("n") == 1
     assert fleet.touched() == [] and fleet.read("a1")["loaded"] == OLD
-    assert fleet.states("upgrade-" + NEW) == {"a1": "pending"}
+    assert fleet.recorded() == {"a1": state}

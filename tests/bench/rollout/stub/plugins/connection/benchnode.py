@@ -79,7 +79,12 @@ class Connection(ConnectionBase):
     def _driver_packages(node):
         time.sleep(node["times"]["install"])
         node["disk"] = NEW
-        return {"changed": True, "transaction": {}, "resolved": {}}
+        # No kernel whose module could be compiled here: what the others need is on the controller already.
+        return {"changed": True, "transaction": {}, "resolved": {"upstream": NEW, "dkms_name": "nvidia-current-open", "trees": {}}}
+
+    @staticmethod
+    def _dkms_module(node):
+        return {"changed": True, "stale": []}
 
     @staticmethod
     def _gpu_health(node):
@@ -120,7 +125,12 @@ class Connection(ConnectionBase):
         return {"changed": False, "files": [{"path": "/sbin/shutdown"}], "matched": 1}
 
     @staticmethod
+    def _systemd_service(node):
+        return {"changed": True, "state": "started"}
+
+    @staticmethod
     def _did(node):
         return {"changed": True}
 
-    _file = _copy = _systemd_service = _systemd = _ping = _did
+    _file = _copy = _ping = _did
+    _systemd = _systemd_service

@@ -9,6 +9,11 @@ import json
 import os
 
 
+def archive(version):
+    """What the built module of a version is called on the controller."""
+    return "nvidia-current-open_%s_6.1.0-1-amd64_x86_64_gcc-12.2.0.dkms.tar.gz" % version
+
+
 def directory():
     return os.environ["GPUFLEET_STUB_NODE"]
 

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-name: benchcount
+name: hosttasks
 type: aggregate
 short_description: Count the host-tasks of a run
 description:
-  - Counts each task that is started on a host, those included that are skipped, include others or validate arguments; writes them by play and host.
+  - Writes each task that is started on a host, by play and host, those included that are skipped, include others or validate arguments.
 author: gpufleet contributors (@gpufleet)
 """
 
@@ -21,7 +21,7 @@ from ansible.plugins.callback import CallbackBase
 class CallbackModule(CallbackBase):
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
-    CALLBACK_NAME = "gpufleet.lifecycle.benchcount"
+    CALLBACK_NAME = "gpufleet.lifecycle.hosttasks"
     CALLBACK_NEEDS_ENABLED = True
 
     def __init__(self):
@@ -37,5 +37,5 @@ class CallbackModule(CallbackBase):
         self.counted.setdefault(self.play, {}).setdefault(host.get_name(), []).append("%s | %s" % (task.get_name(), task.action))
 
     def v2_playbook_on_stats(self, stats):
-        with open(os.environ["GPUFLEET_BENCH_TASKS"], "w", encoding="utf-8") as stream:
+        with open(os.environ["GPUFLEET_HOST_TASKS"], "w", encoding="utf-8") as stream:
             json.dump(self.counted, stream)

@@ -494,6 +494,7 @@ def test_one_node_of_a_rack_at_a_time_and_the_same_failure_twice_is_the_changes_
     [
         ["--start-at-task", "Install the driver"],
         ["--start-at-task", "Stop what holds the GPUs"],
+        ["--start-at-task", "Upgrade the node, or in check mode say what would be done"],
         ["--tags", "nvidia_driver_install"],
         ["--tags", "never,always"],
         ["--skip-tags", "always,untagged"],

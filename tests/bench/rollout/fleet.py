@@ -54,7 +54,7 @@ class Run:
     def _collection(self):
         for name in ("galaxy.yml", "meta", "roles/gpu_node_upgrade", "roles/nvidia_driver", "plugins/doc_fragments", "plugins/plugin_utils",
                      "plugins/action/dkms_module.py", "plugins/action/gpu_evidence.py", "plugins/module_utils/_evidence_options.py",
-                     "plugins/module_utils/_nvml"):
+                     "plugins/module_utils/_nvml", "plugins/module_utils/_rollout_options.py"):
             _link(ROOT / name, self.collection / name)
         for kind in ("action", "modules"):
             for source in sorted((ROOT / "plugins" / kind).glob("rollout_*.py")):

@@ -99,7 +99,7 @@ class Connection(ConnectionBase):
 
     @staticmethod
     def _gpu_settings(node):
-        return {"changed": False, "settings": []}
+        return {"changed": False, "settings": [], "failures": []}
 
     @staticmethod
     def _gpu_evidence(node):

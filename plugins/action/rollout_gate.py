@@ -26,8 +26,8 @@ class ActionModule(RolloutAction):
         if arguments["mode"] == "none":
             line = "%s: %s" % (node, " ".join([arguments["step"] or "", "(%s)" % arguments["detail"] if arguments["detail"] else ""]).strip() or "go")
             self.say(line)
-            return {"answer": "go", "reason": "outside of any rollout", "phase": arguments["phase"], "recover": False, "documents": {}, "ticket": None,
-                    "from_version": None, "to_version": None, "attempt": 0, "position": None, "total": 0, "numbers": {}, "turn": 1, "soak_s": 0}
+            return {"answer": "go", "reason": "outside of any rollout", "phase": arguments["phase"], "recover": False, "resume": "", "failure": "",
+                    "documents": {}, "ticket": None, "from_version": None, "to_version": None, "attempt": 0, "position": None, "total": 0, "numbers": {}, "turn": 1, "soak_s": 0}
         book = self.book(arguments)
         if arguments["step"] and state.STEPS.get(arguments["step"], ("",))[0] != arguments["phase"]:
             raise state.StateError("rollout_gate was told step %r, which is none of phase %s: %s." % (
@@ -81,12 +81,14 @@ class ActionModule(RolloutAction):
                 transaction.append("state", run=view.run, node=other.name, state="lost", reason=gate.vanished_reason(other), failure=state.LOST)
             lines = [progress(view, other.name, "lost (%s)" % other.reason) for other in lost]
             decision = self.held(transaction, arguments, found, node, gate.decide(view, phase, node, present, now))
+            taken_up = {}
             if decision.answer == "go":
+                taken_up = self.taken_up(view, phase, node)
                 expires = now + datetime.timedelta(seconds=view.policy["ticket_s"])
                 transaction.append("grant", run=view.run, node=node, phase=phase, ticket=uuid.uuid4().hex, expires=ledger.timestamp(expires))
                 for name, document in arguments["documents"].items():
                     transaction.save(node, name, document)
-            told = self.told(view, phase, node, decision)
+            told = dict(self.told(view, phase, node, decision), **taken_up)
             if decision.answer == "go" and arguments["step"]:
                 transaction.append("step", run=view.run, node=node, step=arguments["step"], detail=arguments["detail"])
                 told["begun"] = progress(view, node, "%s%s" % (arguments["step"], " (%s)" % arguments["detail"] if arguments["detail"] else ""))
@@ -127,6 +129,13 @@ class ActionModule(RolloutAction):
         return gate.Decision("wait", "held by " + why) if names else decision
 
     @staticmethod
+    def taken_up(view, phase, node):
+        """What an earlier controller had done to the node, and why it put it back if it did; asked before leave is recorded."""
+        planned = view.nodes.get(node)
+        resume = state.reached([step.name for step in planned.steps]) if phase == state.DRAIN and planned.suspect else ""
+        return {"recover": bool(resume), "resume": resume, "failure": planned.reason if resume else ""}
+
+    @staticmethod
     def told(view, phase, node, decision):
         """The answer as the task returns it, and the line for people."""
         planned = view.nodes.get(node)
@@ -137,8 +146,10 @@ class ActionModule(RolloutAction):
             "phase": phase,
             "from_version": planned.from_version if planned else None,
             "to_version": planned.to_version if planned else None,
-            # Work was begun on it under a dead controller, after its baseline had been kept.
-            "recover": bool(went and phase == state.DRAIN and planned and any(step.name not in ("evidence", "prestage") for step in planned.steps)),
+            # What an earlier controller, now dead, had done to it.
+            "recover": False,
+            "resume": "",
+            "failure": "",
             "documents": {},
             "soak_s": view.policy["canary_soak_s"] if planned and planned.canary else 0,
             "ticket": dataclasses.asdict(planned.ticket) if went and planned and planned.ticket else None,

@@ -137,9 +137,20 @@ to_version:
   returned: success
   type: str
 recover:
-  description: Whether an earlier controller died while it worked on the node, after its baseline was kept.
+  description: Whether an earlier controller died after it had begun to take the node down. The same as a RV(resume) that is not empty.
   returned: success
   type: bool
+resume:
+  description:
+    - How far that controller had come. V(stopped), when only services were stopped. V(changed), when the driver may be changed.
+      V(put_back), when the node was being put back. V(serving), when it had leave to serve again, so that jobs may run there.
+    - Empty for a node on which nothing was changed, which is examined anew.
+  returned: success
+  type: str
+failure:
+  description: What that controller had recorded of the node, when RV(resume) is not empty.
+  returned: success
+  type: str
 ticket:
   description: The ticket that came with C(go), with its C(phase) and when it C(expires); null without one.
   returned: success

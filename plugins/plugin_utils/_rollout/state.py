@@ -32,6 +32,8 @@ STEPS = {
 }
 # Whatever a ticket is for, and even when it ran out, it never keeps anybody from putting a node back.
 ALWAYS = ("rollback_install", "rollback_prove", "rollback_reboot", "rollback_validate")
+# How far a dead controller came with a node: only its services were stopped; it was changed; it was being put back; it served again.
+STOPPED, CHANGED, PUT_BACK, SERVING = RESUMES = ("stopped", "changed", "put_back", "serving")
 IN_FLIGHT = ("draining", "down", "validating", "soaking")
 # States in which a node serves no work because of this rollout. A draining node still runs its jobs, and a soaking one runs jobs again.
 NOT_SERVING = ("down", "validating")
@@ -46,6 +48,17 @@ STATES = ("pending",) + IN_FLIGHT + ENDED
 SICK, SOFT, HARD, LOST = "sick", "soft", "hard", "lost"
 CLASSES = (SICK, SOFT, HARD, LOST)
 VERBS = ("pause", "resume", "stop", "skip", "retry", "set_budget")
+
+
+def reached(steps):
+    """How far a node came whose controller died, by the names of its steps: one of RESUMES, or "" if nothing was done to it yet."""
+    if any(name in ALWAYS for name in steps):
+        return PUT_BACK
+    if any(STEPS[name][0] == RETURN for name in steps if name in STEPS):
+        return SERVING
+    done = [name for name in steps if name in STEPS and STEPS[name][0] == DOWN]
+    return CHANGED if any(name != "stop" for name in done) else STOPPED if done else ""
+
 
 
 class StateError(Exception):
@@ -189,7 +202,8 @@ def _plan(view, event):
                 node.steps = old.steps
             if planned.get("suspect"):
                 node.suspect, node.state = True, old.state
-                node.reason = "in flight when its controller died%s" % (", in step %s" % old.steps[-1].name if old.steps else "")
+                node.reason = "in flight when its controller died%s%s" % (
+                    ", in step %s" % old.steps[-1].name if old.steps else "", ", after: " + old.reason if old.failure else "")
         nodes.append(node)
     view.nodes.replace(nodes)
 

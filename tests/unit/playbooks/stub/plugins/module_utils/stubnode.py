@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 
 
 def archive(version):
@@ -34,6 +35,17 @@ def note(node, what):
     """What was done to the node, in order."""
     node["log"].append(what)
     store(node)
+
+
+def wait(node, where):
+    """Stand still, for as long as the node is told to at this place; the node as it is afterwards."""
+    if where in node.get("waits_at", []):
+        note(node, "waits")
+        deadline = time.monotonic() + 600
+        while where in load().get("waits_at", []) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        node = load()
+    return node
 
 
 def audit(node):

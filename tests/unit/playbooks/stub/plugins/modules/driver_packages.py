@@ -20,6 +20,7 @@ def main():
     changed = node["disk"] != version
     if not module.check_mode and changed:
         time.sleep(node.get("slow_s", 0))
+        node = stubnode.wait(node, "install " + version)
         if node.get("waits_in_install"):
             stubnode.note(node, "waits")
             deadline = time.monotonic() + 600

@@ -19,7 +19,7 @@ def main():
         ),
         supports_check_mode=True,
     )
-    node = stubnode.load()
+    node = stubnode.wait(stubnode.load(), "health " + module.params["phase"])
     wanted = module.params["expected_driver_version"]
     checks = []
     if node["loaded"] in node.get("sick_with", []):

@@ -143,7 +143,7 @@ def _canaries(view, node, present):
     if canaries and not shown and all(other.state in state.ENDED for other in canaries):
         return Decision("stop", "no canary is done, so nothing is known of the change: %s" % listed(
             "%s is %s" % (other.name, other.state) for other in canaries))
-    left = [other.name for other in canaries if other.state == "pending" and present is not None and other.name not in present]
+    left = [other.name for other in canaries if (other.state == "pending" or other.suspect) and present is not None and other.name not in present]
     if left:
         return Decision("stop", "canary %s did not go, so that nothing is known of the change where it would have shown" % listed(left))
     waiting = ["%s%s" % (other.name, " (it soaks)" if other.state == "soaking" else "") for other in canaries if other.state not in state.ENDED]

@@ -135,16 +135,28 @@ def _wanted(target, targets, names):
     return wanted
 
 
-def _canaries(named, per_stratum, pending, probes):
-    """Those that were named, then so many more of each stratum until every one is spoken for."""
-    chosen = [name for name in named if name in pending]
+def _canaries(named, per_stratum, ready, probes, nodes, previous):
+    """Those that were named, those that were canaries when their controller died, then so many more of each stratum until every one is spoken for.
+
+    READY are the nodes that can go. One that was named and cannot is refused, unless it is where it should go: to leave it out without
+    a word would let the others go unproven.
+    """
+    for name in named:
+        entry = nodes[name]
+        if name not in ready and not (entry["state"] == "done" or entry["from"] == entry["to"] and entry["state"] == "skipped"):
+            raise PlanError(
+                "rollout_canaries names %s, which cannot go: %s, %s. Have it repaired, or name another one in rollout_canaries. Nothing was changed."
+                % (name, entry["state"], (entry["reason"] or "no reason was recorded").rstrip(".")))
+    chosen = [name for name in named if name in ready]
+    left = [name for name in ready if nodes[name].get("suspect") and previous.nodes.get(name).canary]
+    chosen += [name for name in left if name not in chosen]
     if per_stratum:
         spoken = {}
         for name in chosen:
             spoken[probes[name].stratum] = spoken.get(probes[name].stratum, 0) + 1
-        for name in pending:
+        for name in ready:
             stratum = probes[name].stratum
-            if name not in chosen and spoken.get(stratum, 0) < per_stratum:
+            if spoken.get(stratum, 0) < per_stratum and name not in chosen:
                 spoken[stratum] = spoken.get(stratum, 0) + 1
                 chosen.append(name)
     return chosen
@@ -184,10 +196,11 @@ def build(target, probes, policy, previous=None, canaries=(), targets=None, cana
     keys = sorted({key for name in pending for key in nodes[name]["domains"]})
     spread = spread or ("rack" if "rack" in keys else keys[0] if keys else None)
     rest = round_robin(pending, lambda name: nodes[name]["domains"].get(spread, "") if spread else "")
-    first = _canaries(canaries, canaries_per_stratum, rest, by_name)
-    for name in first:
+    first = _canaries(canaries, canaries_per_stratum, suspects + rest, by_name, nodes, previous)
+    for name in first + [name for name in canaries if nodes[name]["state"] == "done"]:
         nodes[name]["canary"] = True
-    order = suspects + first + [name for name in rest if name not in set(first)]
+    order = suspects + [name for name in first if name not in suspects]
+    order += [name for name in rest if "canary" not in nodes[name]]
     policy = dict(policy, waves=limits.wave_sizes(policy["waves"], len(order)))
     shown = target or ", ".join(sorted(set(wanted.values()), key=natural))
     return Plan(shown, order, nodes, policy, digest(shown, order, nodes, policy))
@@ -282,9 +295,9 @@ def describe(plan, rollout_id, node_s=0):
                 " (%s)" % ", ".join(node["domains"].values()) if node["domains"] else "",
                 node["from"] or "unknown",
                 node["to"],
+                ", was in flight when its controller died" if node.get("suspect") else "",
                 ", canary" if node.get("canary") else "",
                 ", wave %d" % limits.wave_of(policy["waves"], number - 1)[0] if policy["waves"] else "",
-                ", was in flight when its controller died" if node.get("suspect") else "",
             )
         )
     for name, node in plan.nodes.items():

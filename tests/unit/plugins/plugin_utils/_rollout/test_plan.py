@@ -3,9 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, plan, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.plan import Probe
 
 POLICY = limits.complete({}, 10)
@@ -174,3 +176,58 @@ def test_the_plan_for_people():
     lines = plan.describe(made, "x")
     assert lines[0].startswith("Rollout x: 1 of 2 nodes to 2.0, at most 1 down at a time, stop at 1 failed (plan ")
     assert lines[1:] == ["  1. a-r1 (rack_r1): driver 1.0 -> 2.0", "  left out: b-r2, skipped, already at 2.0"]
+
+
+def story(*nodes, finished=None, **fields):
+    """What an earlier run of the rollout left behind."""
+    view = state.Rollout(rollout_id="x", run="before", finished=finished, **fields)
+    for node in nodes:
+        view.nodes.put(dataclasses.replace(node, from_version=node.from_version or "1.0", to_version=node.to_version or "2.0"))
+    return view
+
+
+@pytest.mark.parametrize("value", state.IN_FLIGHT)
+def test_a_canary_that_was_in_flight_when_its_controller_died_is_one_again(value):
+    left = story(state.Node("z-r9", value, canary=True))
+    for named in (["z-r9"], []):
+        made = plan.build("2.0", probes("a-r1", "z-r9"), POLICY, previous=left, canaries=named)
+        assert (made.order, made.suspects, made.canaries) == (["z-r9", "a-r1"], ["z-r9"], ["z-r9"])
+        assert any("z-r9" in line and "was in flight when its controller died, canary" in line for line in plan.describe(made, "x"))
+    assert plan.build("2.0", probes("a-r1", "z-r9"), POLICY, previous=story(state.Node("z-r9", value)), canaries=["z-r9"]).canaries == ["z-r9"]
+
+
+def test_nobody_goes_beside_a_canary_that_is_taken_up_again():
+    made = plan.build("2.0", probes("a-r1", "z-r9"), limits.complete({"max_down": 2, "canary_soak_s": 60}, 2), canaries=["z-r9"],
+                      previous=story(state.Node("z-r9", "soaking", canary=True)))
+    event = {"event": "plan", "run": "r", "time": "2026-01-01T00:00:00.000Z", "rollout_id": "x", "target": "2.0", "order": made.order, "nodes": made.nodes,
+             "policy": made.policy, "sha256": made.sha256}
+    view = state.reduce([event])
+    assert gate.decide(view, state.DRAIN, "z-r9").answer == "go"
+    assert gate.decide(view, state.DRAIN, "a-r1").answer == "wait"
+    assert gate.decide(view, state.DRAIN, "a-r1", ["a-r1"]).answer == "stop", "the canary has left the play"
+
+
+def test_one_canary_of_a_stratum_is_enough_also_when_it_was_in_flight():
+    found = [Probe(name, version="1.0", stratum="h100") for name in ("a", "b", "c")]
+    made = plan.build("2.0", found, POLICY, previous=story(state.Node("c", "down")), canaries_per_stratum=1)
+    assert made.canaries == ["c"]
+
+
+@pytest.mark.parametrize(
+    "probe, words",
+    [
+        (Probe("c", reachable=False), "c, which cannot go: lost, did not answer before the rollout: unreachable"),
+        (Probe("c", version="1.0", error="dpkg is broken"), "c, which cannot go: failed, could not be examined: dpkg is broken"),
+        (Probe("c", version="1.0", quarantined="a marker"), "c, which cannot go: quarantined, was quarantined before: a marker"),
+    ],
+)
+def test_a_canary_that_cannot_go_is_said_before_anybody_goes(probe, words):
+    with pytest.raises(plan.PlanError, match=words + ".*repaired.*rollout_canaries.*Nothing was changed"):
+        plan.build("2.0", probes("a-r1") + [probe], POLICY, canaries=["c"])
+
+
+def test_a_canary_that_is_where_it_should_go_stands_in_nobodys_way():
+    found = probes("a-r1") + [Probe("c", version="2.0"), Probe("d", version="2.0")]
+    made = plan.build("2.0", found, POLICY, previous=story(state.Node("d", "done")), canaries=["c", "d"])
+    assert (made.order, made.canaries) == (["a-r1"], [])
+    assert (made.nodes["d"]["canary"], made.nodes["c"].get("canary", False)) == (True, False), "one that was at the target before has shown nothing"

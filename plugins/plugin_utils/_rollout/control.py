@@ -82,7 +82,7 @@ def standing(view, owner, describe):
         lines.append("paused by %s" % view.paused)
     if view.stopped:
         lines.append("stopped by %s" % view.stopped)
-    why = limits.spent(view.policy, view.nodes.having(*state.FAILED), view.went)
+    why = limits.spent(view.policy, view.nodes.having(*state.FAILED), view.attempted)
     if why:
         lines.append("no further node starts: %s" % why)
     if owner:

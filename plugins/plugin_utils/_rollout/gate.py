@@ -119,7 +119,7 @@ def _closed(view, node, now):
         return Decision("stop", "stopped by " + view.stopped)
     if policy["approved"] is not None and policy["approved"] != view.sha256:
         return Decision("stop", "nobody has approved this plan: run again with rollout_approve=%s" % view.sha256[:12])
-    why = limits.spent(policy, view.nodes.having(*state.FAILED), view.went)
+    why = limits.spent(policy, view.nodes.having(*state.FAILED), view.attempted)
     if why:
         return Decision("stop", why)
     if view.paused:

@@ -58,7 +58,7 @@ def notices(events):
                 told = True
                 kinds.append("canary")
                 lines.append(_canaries(view))
-            why = limits.spent(view.policy, view.nodes.having(*state.FAILED), view.went) if event["state"] in state.FAILED else spent
+            why = limits.spent(view.policy, view.nodes.having(*state.FAILED), view.attempted) if event["state"] in state.FAILED else spent
             if why and not spent:
                 kinds.append("stopped")
                 lines.append("No further node starts: %s." % why)

@@ -18,9 +18,9 @@ def probes(*names, **fields):
 
 
 def before(name, value, from_version="1.0", to_version="2.0"):
-    view = state.Rollout()
-    view.nodes.put(state.Node(name, state=value, from_version=from_version, to_version=to_version))
-    return view
+    """A run that ended."""
+    failure = state.HARD if value in state.FAILED else ""
+    return story(state.Node(name, state=value, from_version=from_version, to_version=to_version, failure=failure), finished="2026-01-01T00:00:00.000Z")
 
 
 def test_failure_domains_take_turns_and_numbers_sort_as_numbers():
@@ -100,7 +100,7 @@ def test_a_node_out_of_service_holds_its_slot_also_when_it_is_left_out(value, ke
     made = plan.build("2.0", probes("a-r1"), POLICY, previous=before("z", value))
     assert made.order == ["a-r1"] and ("z" in made.nodes) == kept
     if kept:
-        assert (made.nodes["z"]["state"], made.nodes["z"]["failure"]) == (value, state.SICK)
+        assert (made.nodes["z"]["state"], made.nodes["z"]["failure"]) == (value, state.HARD)
 
 
 def test_every_node_can_have_a_version_of_its_own():
@@ -231,3 +231,50 @@ def test_a_canary_that_is_where_it_should_go_stands_in_nobodys_way():
     made = plan.build("2.0", found, POLICY, previous=story(state.Node("d", "done")), canaries=["c", "d"])
     assert (made.order, made.canaries) == (["a-r1"], [])
     assert (made.nodes["d"]["canary"], made.nodes["c"].get("canary", False)) == (True, False), "one that was at the target before has shown nothing"
+
+
+GONE, MARKED = Probe("a", reachable=False), Probe("a", version="1.0", quarantined="a marker")
+
+
+@pytest.mark.parametrize(
+    "found, left, expected",
+    [
+        (GONE, state.Node("a", "lost", failure="lost", signature="s"), ("lost", "lost", "s")),
+        (GONE, state.Node("a", "rolled_back", failure="hard", signature="s"), ("lost", "hard", "s")),
+        (MARKED, state.Node("a", "quarantined", failure="hard", signature="s"), ("quarantined", "hard", "s")),
+        (MARKED, state.Node("a", "lost", failure="lost"), ("quarantined", "lost", "")),
+        (GONE, state.Node("a", "lost", failure="sick"), ("lost", "sick", "")),  # it was so before the first run
+        (GONE, state.Node("a", "pending"), ("lost", "sick", "")),  # nobody had touched it
+        (GONE, state.Node("a", "done"), ("lost", "sick", "")),
+        (MARKED, state.Node("a", "pending"), ("quarantined", "sick", "")),
+        (Probe("a", version="1.0", error="dpkg"), state.Node("a", "rolled_back", failure="hard"), ("failed", "hard", "")),
+        (Probe("a", version=None), state.Node("a", "rolled_back", failure="hard"), ("failed", "hard", "")),
+    ] + [(GONE, state.Node("a", value), ("lost", "lost", "")) for value in state.IN_FLIGHT]
+    + [(MARKED, state.Node("a", value), ("quarantined", "hard", "")) for value in state.IN_FLIGHT],
+)
+@pytest.mark.parametrize("finished", [None, "2026-01-01T00:00:00.000Z"])
+def test_what_a_rollout_did_to_a_node_is_charged_to_its_next_run_too(found, left, expected, finished):
+    node = plan.build("2.0", [found], POLICY, previous=story(left, finished=finished)).nodes["a"]
+    assert (node["state"], node["failure"], node.get("signature", "")) == expected
+
+
+def test_a_node_that_is_left_out_is_charged_too():
+    left = story(state.Node("y", "lost", failure="lost"), state.Node("z", "quarantined", failure="sick"), state.Node("x", "down"))
+    nodes = plan.build("2.0", probes("a-r1"), POLICY, previous=left, abandoned=["x"]).nodes
+    assert {name: nodes[name]["failure"] for name in "xyz"} == {"x": "lost", "y": "lost", "z": "sick"}
+
+
+@pytest.mark.parametrize("value", ["rolled_back", "failed"])
+def test_failures_stand_in_a_run_that_goes_on_and_are_tried_again_in_a_new_one(value):
+    left = state.Node("a", value, failure="hard", signature="s", reason="GPU 3 is gone")
+    found = [Probe("a", version="1.0"), Probe("b", version="1.0")]
+    going_on = plan.build("2.0", found, POLICY, previous=story(left))
+    node = going_on.nodes["a"]
+    assert (going_on.order, node["state"], node["failure"], node["signature"], node["reason"]) == (["b"], value, "hard", "s", "GPU 3 is gone")
+    assert any("run before did not end" in line for line in plan.describe(going_on, "x")) and any(
+        "failures count on: a" in line and "rollout_verb=retry" in line for line in plan.describe(going_on, "x"))
+    anew = plan.build("2.0", found, POLICY, previous=story(left, finished="2026-01-01T00:00:00.000Z"))
+    assert anew.order == ["a", "b"] and anew.nodes["a"].get("failure", "") == ""
+    assert "1. a: driver 1.0 -> 2.0, tried again after: %s, GPU 3 is gone" % value in "\n".join(plan.describe(anew, "x"))
+    sick = plan.build("2.0", found, POLICY, previous=story(state.Node("a", "failed", failure="sick")))
+    assert sick.order == ["a", "b"], "it is examined again"

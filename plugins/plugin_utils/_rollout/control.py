@@ -13,7 +13,6 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
 # Limits that may be another while nodes are on their way.
 CHANGEABLE = ("max_down", "max_draining", "failure_budget", "failure_percent", "failure_classes", "domain_caps", "common_cause", "canary_failures",
               "max_delta_unhealthy", "broken_elsewhere", "windows", "node_s", "ticket_s", "holds")
-OF_NODES = ("skip", "retry")
 RETRIED = ("failed", "rolled_back", "skipped")
 
 
@@ -28,12 +27,12 @@ def events(view, word):
         return [], []
     if not word["reason"].strip():
         raise ControlError("%s needs a reason: whoever looks at the ledger later wants to know why." % verb)
-    if word["nodes"] and verb not in OF_NODES:
+    if word["nodes"] and verb not in state.OF_NODES:
         raise ControlError("%s is about the whole rollout, and nodes were named: %s." % (verb, limits.listed(word["nodes"])))
     if word["limits"] and verb != "set_budget":
         raise ControlError("limits are for set_budget, not for %s." % verb)
     said = {"verb": verb, "user": word["user"], "reason": word["reason"].strip()}
-    if verb in OF_NODES:
+    if verb in state.OF_NODES:
         return _of_nodes(view, word, said)
     if verb == "set_budget":
         return _budget(view, word, said)

@@ -18,7 +18,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
 SCHEMA = "gpufleet.event/1"
 # Kinds of events of the ledger of which anything may have to be told.
 NOTABLE = ("plan", "end", "control", "hold", "state")
-VERBS = {"pause": "paused", "resume": "resumed", "stop": "stopped", "skip": "left out", "retry": "to be tried again", "set_budget": "limits changed"}
+VERBS = {"pause": "paused", "resume": "resumed", "stop": "stopped", "skip": "left out", "retry": "to be tried again", "set_budget": "limits changed",
+         "break_lock": "lock broken"}
 
 
 @dataclasses.dataclass

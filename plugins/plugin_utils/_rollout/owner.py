@@ -144,6 +144,9 @@ def require(transaction, rollout_id, owner, now=None):
         raise OwnerError(
             "Rollout %s was taken over by %s at %s; this controller may not go on with it." % (rollout_id, describe(record["owner"]), record["time"])
         )
+    if record.get("broken"):
+        raise OwnerError("The lock of rollout %s was broken by %s; this controller may not go on with it. Run the playbook again if it should." % (
+            rollout_id, record["broken"]))
     now = now or datetime.datetime.now(datetime.timezone.utc)
     if _age(record["heartbeat"], now) >= HEARTBEAT_S:
         transaction.hold(dict(record, heartbeat=_text(now)))

@@ -45,7 +45,9 @@ STATES = ("pending",) + IN_FLIGHT + ENDED
 # Why a node failed. SICK: it was so before anything was changed. SOFT: before its services were stopped. HARD: after. LOST: it is gone.
 SICK, SOFT, HARD, LOST = "sick", "soft", "hard", "lost"
 CLASSES = (SICK, SOFT, HARD, LOST)
-VERBS = ("pause", "resume", "stop", "skip", "retry", "set_budget")
+# What an operator may say of the whole rollout, and of nodes. A lock that is broken changes no node: it is recorded, and its row says the rest.
+OF_ALL, OF_NODES = ("pause", "resume", "stop", "set_budget", "break_lock"), ("skip", "retry")
+VERBS = OF_ALL + OF_NODES
 
 
 class StateError(Exception):
@@ -219,7 +221,7 @@ def _control(view, event):
         for key, value in event["policy"].items():
             view.changed[key] = {"was": view.changed[key]["was"] if key in view.changed else view.policy.get(key), "now": value}
         view.policy.update(event["policy"])
-    else:
+    elif verb in OF_NODES:
         node = view.nodes.get(event["node"])
         if node is None:
             return

@@ -28,7 +28,7 @@ def decide(view, phase, name, present=None, now=None):
     """Answer one node.
 
     C(present) are the hosts that the play still holds (None: all): a node that it has lost keeps no place in the order. C(now) is an
-    aware datetime, needed where the policy has maintenance windows.
+    aware datetime; without it neither maintenance windows nor the end of a ticket can be seen to, so that whoever acts on the answer gives it.
     """
     node = view.nodes.get(name)
     if node is None:
@@ -99,6 +99,9 @@ def _down(view, node, now):
         return Decision("go", "it is down already")
     if node.order:
         return Decision("stop", node.order)
+    stale = _stale(view, node.ticket, now)
+    if stale:
+        return Decision("stop", stale)
     closed = _closed(view, node, now)
     if closed:
         return closed
@@ -110,6 +113,19 @@ def _down(view, node, now):
     if _room(view, down) < 1:
         return Decision("wait", "%d of %d down slots taken%s by %s" % (_taken(view, down), most, _grown(view), _names(view, down)))
     return Decision("go", "%d of %d down slots taken%s" % (_taken(view, down) + 1, most, _grown(view)))
+
+
+def _stale(view, ticket, now):
+    """Why leave to drain is worth nothing any more, and with it what was seen of the node when it was drained; empty while it holds."""
+    if ticket is None:
+        return "it has no leave to drain that it could go down by: the next run takes it anew"
+    if ticket.sha256 != view.sha256:
+        return "it drained by another plan (%s) than the one that is followed now (%s): it works again, and the next run takes it anew" % (
+            ticket.sha256[:12], view.sha256[:12])
+    if now is not None and state.timestamp(now) >= ticket.expires:
+        return ("its leave to drain is of %s and ran out at %s, so that what was seen of it then may not hold any more: it works again, and the next run "
+                "takes it anew; rollout_ticket_s says how long leave lasts" % (ticket.granted, ticket.expires))
+    return ""
 
 
 def _closed(view, node, now):

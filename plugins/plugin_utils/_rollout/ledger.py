@@ -32,8 +32,7 @@ class LedgerError(Exception):
 
 def timestamp(now=None):
     """UTC time as the documents of a rollout spell it."""
-    now = now or datetime.datetime.now(datetime.timezone.utc)
-    return now.strftime("%Y-%m-%dT%H:%M:%S.") + "%03dZ" % (now.microsecond // 1000)
+    return state.timestamp(now or datetime.datetime.now(datetime.timezone.utc))
 
 
 def check_id(rollout_id):

@@ -50,6 +50,11 @@ OF_ALL, OF_NODES = ("pause", "resume", "stop", "set_budget", "break_lock"), ("sk
 VERBS = OF_ALL + OF_NODES
 
 
+def timestamp(now):
+    """UTC time as the documents of a rollout spell it; two of them compare as texts."""
+    return now.strftime("%Y-%m-%dT%H:%M:%S.") + "%03dZ" % (now.microsecond // 1000)
+
+
 class StateError(Exception):
     """A node may not do that now; the message says why."""
 

@@ -252,3 +252,29 @@ def test_a_node_that_serves_again_is_not_missing_from_its_rack():
     for value, answer in (("soaking", "go"), ("validating", "wait"), ("draining", "wait")):
         view = view_of({"a": "pending", "b": value}, canaries=("a", "b"), domains=racks, max_down=5, domain_caps={"rack": 1})
         assert ask(view).answer == answer
+
+
+def test_a_node_whose_leave_ran_out_while_it_waited_does_not_go_down_on_it():
+    view = view_of({"a": "draining"})
+    ticket = view.nodes.get("a").ticket
+    ticket.granted, ticket.expires = "2026-01-03T18:00:00.000Z", "2026-01-03T22:00:00.000Z"
+    before, then = SATURDAY - datetime.timedelta(seconds=3601), SATURDAY - datetime.timedelta(seconds=3600)
+    assert ask(view, phase=state.DOWN, now=before).answer == "go"
+    for now in (then, SATURDAY):
+        decision = ask(view, phase=state.DOWN, now=now)
+        assert decision.answer == "stop"
+        assert decision.reason == (
+            "its leave to drain is of 2026-01-03T18:00:00.000Z and ran out at 2026-01-03T22:00:00.000Z, so that what was seen of it then may not hold any more: "
+            "it works again, and the next run takes it anew; rollout_ticket_s says how long leave lasts")
+    view.nodes.get("a").state = "down"
+    for phase in (state.DOWN, state.RETURN):
+        assert ask(view, phase=phase, now=SATURDAY).answer == "go", "what is down is brought to its end"
+
+
+def test_leave_to_drain_by_another_plan_is_none_to_go_down():
+    view = view_of({"a": "draining"})
+    view.nodes.get("a").ticket.sha256 = "e" * 64
+    decision = ask(view, phase=state.DOWN, now=SATURDAY)
+    assert decision.answer == "stop" and "by another plan (eeeeeeeeeeee) than the one that is followed now (ffffffffffff)" in decision.reason
+    view.nodes.get("a").ticket = None
+    assert ask(view, phase=state.DOWN, now=SATURDAY).answer == "stop"

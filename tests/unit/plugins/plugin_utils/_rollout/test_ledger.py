@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import multiprocessing
 import os
 import signal
@@ -374,3 +375,22 @@ def test_a_stop_whose_controller_died_waits_for_a_word(book):
     assert view.stopped == "" and gate.decide(view, state.DRAIN, "a") == gate.Decision("wait", "paused by kim: wrong version (it was a stop)")
     book.transact(lambda transaction: transaction.append("control", run="s", verb="resume", user="kim", reason="the right one now"))
     assert gate.decide(book.view(), state.DRAIN, "a").answer == "go"
+
+
+def test_a_node_that_drained_and_was_paused_for_hours_is_pending_again(book):
+    book.transact(lambda transaction: plan(transaction, "a"))
+    now = datetime.datetime.now(datetime.timezone.utc)
+    book.transact(lambda transaction: transaction.append("grant", run="r", node="a", phase="drain", ticket="t",
+                                                         expires=ledger.timestamp(now + datetime.timedelta(hours=4))))
+
+    def down(transaction, after_h):
+        decision = gate.decide(transaction.view, state.DOWN, "a", None, now + datetime.timedelta(hours=after_h))
+        if decision.answer == "stop":
+            transaction.append("state", run="r", node="a", state="pending", reason=decision.reason)
+        return decision
+
+    book.transact(lambda transaction: transaction.append("control", run="r", verb="pause", user="kim", reason="why"))
+    assert book.transact(lambda transaction: down(transaction, 3)).answer == "wait"
+    assert book.transact(lambda transaction: down(transaction, 5)).answer == "stop"
+    node = book.view().nodes.get("a")
+    assert (node.state, node.ticket, node.went) == ("pending", None, None) and "its leave to drain is of" in node.reason

@@ -73,7 +73,8 @@ options:
     default: 1
   max_draining:
     description:
-      - How many nodes may drain at a time. A node that drains still runs its jobs. As many as O(max_down) leaves room for when not given.
+      - How many nodes may drain at a time. A node that drains still runs its jobs. As many as O(max_down) when not given.
+      - Up to O(max_down) no node begins to drain for which no down slot is free. A larger number lets nodes drain ahead of their slot.
     type: raw
   failure_budget:
     description:

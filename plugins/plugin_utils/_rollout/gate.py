@@ -80,8 +80,9 @@ def _drain(view, node, present, now):
     if full:
         return full
     draining = [other for other in view.nodes.having("draining") if other.name != node.name]
-    # Who drains will want to go down: no more start than there is room for, unless the policy lets more drain ahead.
-    room = (policy["max_draining"] if policy["max_draining"] > policy["max_down"] else _room(view, down)) - len(draining)
+    # Who drains will want to go down: no more start than there is room for, unless the policy lets more drain ahead than may be down.
+    ahead = policy["max_draining"] > policy["max_down"]
+    room = (policy["max_draining"] if ahead else min(policy["max_draining"], _room(view, down))) - len(draining)
     if room < 1:
         busy = draining + down
         return Decision("wait", "%d of %d slots to drain and %d of %d down slots taken%s" % (

@@ -29,6 +29,13 @@ def ask(view, name="a", phase=state.DRAIN, present=None, now=None):
         ({"b": "down", "c": "draining"}, (), {"max_down": 2}, "wait", "by c, b"),
         ({"b": "down", "c": "draining"}, (), {"max_down": 1, "max_draining": 2}, "go", "1 of 1 down"),  # drains ahead
         ({"b": "draining", "c": "draining"}, (), {"max_down": 1, "max_draining": 2}, "wait", "2 of 2 slots to drain"),
+        ({"b": "draining", "c": "draining"}, (), {"max_down": 4, "max_draining": 2}, "wait", "2 of 2 slots to drain and 0 of 4 down"),
+        ({"b": "draining"}, (), {"max_down": 4, "max_draining": 1}, "wait", "1 of 1 slots to drain"),
+        ({"b": "draining"}, (), {"max_down": 4, "max_draining": 2}, "go", "0 of 4"),
+        ({"b": "down", "c": "down"}, (), {"max_down": 4, "max_draining": 1}, "go", "2 of 4"),
+        ({"b": "down", "c": "down"}, (), {"max_down": 2, "max_draining": 1}, "wait", "2 of 2 down slots"),
+        ({"b": "draining", "c": "down"}, (), {"max_down": 3, "max_draining": 3}, "go", "1 of 3"),
+        ({"b": "draining", "c": "draining"}, (), {"max_down": 3}, "go", "0 of 3"),  # as many as may be down when it is not given
         ({"b": "failed"}, (), {}, "stop", "failure budget of 1 is spent by b"),
         ({"b": "rolled_back"}, (), {}, "stop", "spent by b"),
         ({"b": "failed"}, (), {"failure_budget": 2}, "go", "1 of 2 failures"),

@@ -118,7 +118,7 @@ class ActionModule(RolloutAction):
     @staticmethod
     def record(transaction, book, run, make, controller, arguments, undo):
         """Make the plan the one that is followed, as its owner."""
-        owner.claim(transaction, book.rollout_id, run, list(arguments["audits"]), controller, arguments["break_lock"])
+        owner.claim(transaction, book.rollout_id, run, list(arguments["audits"]), controller, arguments["break_lock"], abandon=arguments["abandon"])
         made = make(transaction.view)
         transaction.append("plan", run=run, undo=undo.rollout_id if undo else None, **plan.event(made, book.rollout_id))
         if not made.order:

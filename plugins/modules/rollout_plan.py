@@ -15,7 +15,8 @@ description:
   - Orders the nodes, leaves out those that are at the target already, and writes the plan into the ledger of the rollout.
   - The order is nodes that were in flight when an earlier controller died, then the canaries, then one node of each failure
     domain in turn.
-  - Refuses to start while another live controller runs the same rollout, or another rollout that shares a node with it.
+  - Refuses to start while another live controller runs the same rollout, or another rollout that shares a node with it, and where another rollout
+    broke off with one of the nodes in flight.
   - Runs once for all nodes, on the controller. The nodes are not contacted.
 attributes:
   check_mode:
@@ -198,6 +199,7 @@ options:
     description:
       - Nodes that are no longer among the nodes of the rollout, although a controller died while it worked on them. Without their names here such a
         rollout is refused. They are then recorded as V(lost), and hold a down slot.
+      - Also nodes that another rollout left in flight and that shall be taken all the same, as they are found. Without their names here they are refused.
     type: list
     elements: str
     default: []

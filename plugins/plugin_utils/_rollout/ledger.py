@@ -200,6 +200,16 @@ class Transaction:
         theirs = {name for (name,) in self._connection.execute(sa.select(table.c.name).where(table.c.rollout_id == other_id))}
         return sorted(theirs & set(names))
 
+    def in_flight_elsewhere(self, names):
+        """(rollout id, node, state) of those of NAMES that other rollouts left in flight."""
+        table, wanted = self._database.table["node"], set(names)
+        query = (
+            sa.select(table.c.rollout_id, table.c.name, table.c.state)
+            .where(table.c.rollout_id != self._id, table.c.state.in_(state.IN_FLIGHT))
+            .order_by(table.c.rollout_id, table.c.name)
+        )
+        return [tuple(row) for row in self._connection.execute(query) if row[1] in wanted]
+
     def flush(self, token):
         """Write all of it; TOKEN marks the events of one transaction."""
         connection, tables = self._connection, self._database.table

@@ -85,6 +85,11 @@ def _age(text, now):
     return max(0, int((now - datetime.datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=datetime.timezone.utc)).total_seconds()))
 
 
+def _listed(names):
+    names = list(names)
+    return ", ".join(names[:5]) + (" and %d more" % (len(names) - 5) if len(names) > 5 else "")
+
+
 def _since(seconds):
     return "%d s" % seconds if seconds < 120 else "%d min" % (seconds // 60) if seconds < 7200 else "%d h" % (seconds // 3600)
 
@@ -101,7 +106,7 @@ def refusal(name, found, shared, own, now, break_lock=False, proc="/proc"):
     silent = _age(found["heartbeat"], now)
     if alive == "dead":
         return ""
-    beside = "" if own else " and shares %s with this one" % (", ".join(shared[:5]) + (" and %d more" % (len(shared) - 5) if len(shared) > 5 else ""))
+    beside = "" if own else " and shares %s with this one" % _listed(shared)
     who = "by %s since %s%s, last heard of %s ago. Nothing was started." % (describe(found["owner"]), found["time"], beside, _since(silent))
     if alive == "alive":
         return "Rollout %s is being run %s Wait for it, or end it first." % (name, who)
@@ -114,10 +119,11 @@ def refusal(name, found, shared, own, now, break_lock=False, proc="/proc"):
             "then run again with rollout_break_lock=true." % (name, who))
 
 
-def claim(transaction, rollout_id, run, nodes, owner, break_lock=False, proc="/proc", now=None):
+def claim(transaction, rollout_id, run, nodes, owner, break_lock=False, proc="/proc", now=None, abandon=()):
     """Make C(owner) the owner of the transaction's rollout, or say why not.
 
-    Another live controller is refused on the same rollout, and on another rollout that shares a node with this one.
+    Another live controller is refused on the same rollout, and on another rollout that shares a node with this one. So are nodes that
+    another rollout has in flight, whatever became of its controller, unless they are in C(abandon).
     """
     now = now or datetime.datetime.now(datetime.timezone.utc)
     mine = transaction.owner
@@ -131,6 +137,14 @@ def claim(transaction, rollout_id, run, nodes, owner, break_lock=False, proc="/p
         why = refusal(name, other, transaction.shared(name, nodes), False, now, break_lock, proc)
         if why:
             raise OwnerError(why)
+    left = [entry for entry in transaction.in_flight_elsewhere(nodes) if entry[1] not in abandon]
+    if left:
+        other, name, value = left[0]
+        names = sorted(entry[1] for entry in left if entry[0] == other)
+        raise OwnerError(
+            "%s is %s in rollout %s, whose run broke off%s: nobody knows yet what is on it. Run that rollout again first (rollout_id=%s), which looks at the node "
+            "and finishes it or puts it back; or take it as it is, with rollout_abandon=%s in this run. Nothing was changed."
+            % (name, value, other, ", as are %s" % _listed(one for one in names if one != name) if len(names) > 1 else "", other, ",".join(names[:5])))
     text = _text(now)
     transaction.hold({"owner": owner, "run": run, "time": text, "heartbeat": text})
 

@@ -81,3 +81,27 @@ def test_a_lock_that_nobody_holds_is_none_to_break(book):
     book.transact(lambda transaction: owner.release(transaction, UNSEEN))
     result = say(book, "break_lock")
     assert result["failed"] and result["msg"] == "Nobody holds rollout r1: there is no lock to break."
+
+
+def test_what_another_rollout_left_in_flight_is_refused_until_it_is_finished_or_given_up(book, tmp_path, url):
+    planned(book, UNSEEN, ago_s=3600)
+    book.transact(lambda transaction: transaction.append("grant", run="run1", node="a", phase="drain", ticket="t", expires="2099-01-01T00:00:00.000Z"))
+    other = ledger.Ledger(str(tmp_path), "r2", url)
+    me = owner.identify(os.getpid())
+
+    def claim(names, abandon=(), end=False):
+        def work(transaction):
+            owner.claim(transaction, "r2", "run2", names, me, break_lock=True, abandon=abandon)
+
+        return other.transact(work)
+
+    words = r"a is draining in rollout r1, whose run broke off: .*rollout_id=r1.*rollout_abandon"
+    for prepare in (lambda: None, lambda: say(book, "break_lock")):
+        prepare()
+        with pytest.raises(owner.OwnerError, match=words):
+            claim(["a", "b"])
+    assert other.owner() is None
+    claim(["b"])
+    claim(["a", "b"], abandon=["a"])
+    book.transact(lambda transaction: transaction.append("state", run="run1", node="a", state="done"))
+    claim(["a", "b"])

@@ -174,6 +174,13 @@ options:
       - Seconds for which a C(go) of M(gpufleet.lifecycle.rollout_gate) lets a node begin steps.
     type: int
     default: 14400
+  on_failure:
+    description:
+      - What the role C(gpu_node_upgrade) is told to do with a node that fails, so that it is a part of what is approved and of the record. This action
+        itself does nothing by it.
+    type: str
+    choices: [rollback, quarantine, stop]
+    default: rollback
   require_approval:
     description:
       - No node starts before somebody has approved exactly this plan with O(approve).
@@ -263,7 +270,7 @@ approved:
   returned: success
   type: bool
 sha256:
-  description: Digest of the target, the order, the versions and the policy.
+  description: Digest of the target, the order, the versions, failure domains and canaries of its nodes, and the policy.
   returned: success
   type: str
 directory:
@@ -310,6 +317,7 @@ ARGUMENT_SPEC = dict(
     windows=dict(type="list", elements="dict", default=[]),
     node_s=dict(type="int", default=900),
     ticket_s=dict(type="int", default=14400),
+    on_failure=dict(type="str", choices=["rollback", "quarantine", "stop"], default="rollback"),
     require_approval=dict(type="bool", default=False),
     approve=dict(type="str", default=""),
     domains=dict(type="dict", default={}),

@@ -75,9 +75,10 @@ def round_robin(names, domain_of):
 
 
 def digest(target, order, nodes, policy):
-    """What an approval is bound to: who goes, in which order, from what to what, and under which limits."""
+    """What an approval is bound to: who goes, in which order, from what to what, from which failure domain, who as a canary, and under which limits."""
     rules = {key: value for key, value in policy.items() if key != "approved"}
-    document = {"target": target, "order": order, "nodes": {name: [nodes[name]["from"], nodes[name]["to"]] for name in order}, "policy": rules}
+    going = {name: [nodes[name]["from"], nodes[name]["to"], nodes[name]["domains"], bool(nodes[name].get("canary"))] for name in order}
+    document = {"target": target, "order": order, "nodes": going, "policy": rules}
     return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode("utf-8")).hexdigest()
 
 

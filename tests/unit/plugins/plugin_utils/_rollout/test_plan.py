@@ -118,8 +118,11 @@ def test_the_digest_tells_plans_apart_and_nothing_else():
         plan.build("2.0", found, dict(POLICY, max_down=2)),
         plan.build("2.0", found, POLICY, canaries=["b-r2"]),
         plan.build("2.0", probes("a-r1", "b-r2", version="1.1"), POLICY),
+        plan.build("2.0", found, POLICY, canaries=["a-r1"]),  # the same order, and others wait for it
+        plan.build("2.0", [dataclasses.replace(probe, domains={"rack": "rack_r9"}) for probe in found], POLICY),  # a cap holds others apart
+        plan.build("2.0", found, limits.complete({"on_failure": "stop"}, 10)),
     ]
-    assert len({one.sha256} | {other.sha256 for other in others}) == 6
+    assert len({one.sha256} | {other.sha256 for other in others}) == 9
 
 
 def test_ten_thousand_nodes_are_planned_in_seconds_and_none_is_forgotten():

@@ -23,7 +23,7 @@ class ActionModule(RolloutAction):
         if not rollout_id:
             raise ledger.LedgerError("No rollout was ever planned in %s." % database.shown)
         book = self.book(arguments, rollout_id)
-        word = dict(arguments, user=arguments["user"] or getpass.getuser())
+        word = dict(arguments, user=arguments["user"] or getpass.getuser(), now=datetime.datetime.now(datetime.timezone.utc))
 
         def write(transaction):
             if transaction.view.run is None:

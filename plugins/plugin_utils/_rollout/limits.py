@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import state, windows
 
 PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?) ?%")
 DEFAULTS = {
@@ -122,6 +122,7 @@ def complete(given, fleet):
         raise LimitError("rollout_on_failure is %r; expected rollback, quarantine or stop." % (policy["on_failure"],))
     _check_holds(policy["holds"])
     _check_waves(policy["waves"], fleet)
+    windows.check(policy["windows"])
     if policy["growth_start"] == 0:
         raise LimitError("rollout_growth_start is 0; expected 1 or more, otherwise no node could ever start.")
     if policy["ticket_s"] < 60:

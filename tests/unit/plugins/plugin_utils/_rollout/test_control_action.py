@@ -105,3 +105,15 @@ def test_what_another_rollout_left_in_flight_is_refused_until_it_is_finished_or_
     claim(["a", "b"], abandon=["a"])
     book.transact(lambda transaction: transaction.append("state", run="run1", node="a", state="done"))
     claim(["a", "b"])
+
+
+def test_limits_that_no_gate_could_read_are_refused_and_those_it_can_read_are_kept(book):
+    planned(book, UNSEEN, domains={"rack": "r1"})
+    for wrong, words in (({"windows": [{"days": ["sat"]}]}, "expected from and to"), ({"domain_caps": {"rak": 1}}, "names rak"),
+                         ({"windows": [{"date": "2020-01-01", "from": "01:00", "to": "02:00"}]}, "are over")):
+        result = say(book, "set_budget", limits=wrong)
+        assert result["failed"] and words in result["msg"]
+    assert [event["event"] for event in book.events()] == ["plan"]
+    result = say(book, "set_budget", limits={"domain_caps": {"rack": 1}, "max_down": 2})
+    assert not result.get("failed"), result.get("msg")
+    assert book.view().policy["domain_caps"] == {"rack": 1} and book.view().changed["max_down"] == {"was": 1, "now": 2}

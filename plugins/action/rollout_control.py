@@ -39,7 +39,7 @@ class ActionModule(RolloutAction):
 
         lines = book.transact(write)
         found = book.owner()
-        running = bool(found) and not found.get("ended") and owner.liveness(found["owner"]) != "dead"
+        running = owner.running(found)
         view = book.view()
         doc = report.document(view, view.finished is not None or not running, ledger.timestamp())
         lines = lines + report.table(doc) + control.standing(view, found, owner.describe)

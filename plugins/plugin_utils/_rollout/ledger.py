@@ -188,6 +188,10 @@ class Transaction:
         """Keep a document of a node: its baseline, an audit, a verdict."""
         self._documents.append((check_node(node), check_node(name), document))
 
+    def alone(self):
+        """See to it that no other rollout of this ledger begins before this transaction has ended."""
+        self._database.hold_all(self._connection)
+
     def owners(self):
         """(rollout id, owner) of every other rollout that somebody runs or ran."""
         table = self._database.table["rollout"]

@@ -154,6 +154,7 @@ def claim(transaction, rollout_id, run, nodes, owner, break_lock=False, proc="/p
     another rollout has in flight, whatever became of its controller, unless they are in C(abandon).
     """
     now = now or datetime.datetime.now(datetime.timezone.utc)
+    transaction.alone()  # before anything is read of other rollouts
     mine = transaction.owner
     if mine is not None and not same(mine["owner"], owner):
         why = refusal(rollout_id, mine, [], True, now, break_lock, proc)

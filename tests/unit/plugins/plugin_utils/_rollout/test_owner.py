@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import datetime
+import multiprocessing
 import os
 import subprocess
+import time
 
 import pytest
 
@@ -206,3 +208,36 @@ def test_release_is_only_for_the_owner(book):
 def test_a_rollout_that_was_never_planned_has_no_owner(book):
     with pytest.raises(owner.OwnerError, match="never planned"):
         require(book, me())
+
+
+def _begin(directory, url, rollout_id, names, barrier, answers):
+    book = ledger.Ledger(directory, rollout_id, url)
+
+    def work(transaction):
+        owner.claim(transaction, rollout_id, "run-" + rollout_id, names, owner.identify(os.getpid()))
+        time.sleep(1)  # as long as a plan of many nodes takes
+        nodes = {name: {"state": "pending", "from": "1", "to": "2"} for name in names}
+        transaction.append("plan", run="run-" + rollout_id, rollout_id=rollout_id, target="2", order=names, nodes=nodes, policy=limits.complete({}, 1), sha256="f")
+
+    barrier.wait()
+    try:
+        book.transact(work)
+        answers.put((rollout_id, ""))
+    except owner.OwnerError as exc:
+        answers.put((rollout_id, str(exc)))
+    barrier.wait()  # it lives until both have asked
+
+
+@pytest.mark.parametrize("names, winners", [((["a", "b"], ["b", "c"]), 1), ((["a"], ["b"]), 2)])
+def test_of_two_rollouts_that_share_a_node_and_start_at_once_one_begins(book, tmp_path, url, names, winners):
+    book.transact(lambda transaction: None)  # the tables are there
+    context = multiprocessing.get_context("fork")
+    barrier, answers = context.Barrier(2), context.Queue()
+    both = [context.Process(target=_begin, args=(str(tmp_path), url, "r%d" % (10 + number), mine, barrier, answers)) for number, mine in enumerate(names)]
+    for process in both:
+        process.start()
+    said = dict(answers.get(timeout=60) for dummy in both)
+    for process in both:
+        process.join()
+    assert sorted(said.values()).count("") == winners, said
+    assert winners == 2 or any("shares b with this one" in text for text in said.values())

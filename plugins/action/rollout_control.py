@@ -23,7 +23,7 @@ class ActionModule(RolloutAction):
         if not rollout_id:
             raise ledger.LedgerError("No rollout was ever planned in %s." % database.shown)
         book = self.book(arguments, rollout_id)
-        word = dict(arguments, user=arguments["user"] or getpass.getuser())
+        word = dict(arguments, user=arguments["user"] or getpass.getuser(), now=datetime.datetime.now(datetime.timezone.utc))
 
         def write(transaction):
             if transaction.view.run is None:
@@ -39,7 +39,7 @@ class ActionModule(RolloutAction):
 
         lines = book.transact(write)
         found = book.owner()
-        running = bool(found) and not found.get("ended") and owner.liveness(found["owner"]) != "dead"
+        running = owner.running(found)
         view = book.view()
         doc = report.document(view, view.finished is not None or not running, ledger.timestamp())
         lines = lines + report.table(doc) + control.standing(view, found, owner.describe)

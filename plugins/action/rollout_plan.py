@@ -70,7 +70,6 @@ class ActionModule(RolloutAction):
         given = dict({key: arguments[key] for key in LIMITS}, holds=holds.wanted(arguments["hold_queries"]))
         policy = limits.complete(dict(given, waves=given["waves"] if arguments["mode"] == "waves" else []), len(probes))
         windows.require_room(policy["windows"], datetime.datetime.now(datetime.timezone.utc), policy["node_s"])
-        self.enough_forks(policy, task_vars)
 
         def make(view):
             made = plan.build(
@@ -81,6 +80,7 @@ class ActionModule(RolloutAction):
             return made
 
         made, run = book.look(make), None
+        self.enough_forks(made.policy, task_vars)
         if not self.check:
             # A plan that cannot be made leaves nothing behind; from here on there is one.
             run, controller = uuid.uuid4().hex, self.controller()
@@ -118,12 +118,9 @@ class ActionModule(RolloutAction):
     @staticmethod
     def record(transaction, book, run, make, controller, arguments, undo):
         """Make the plan the one that is followed, as its owner."""
-        owner.claim(transaction, book.rollout_id, run, list(arguments["audits"]), controller, arguments["break_lock"])
+        owner.claim(transaction, book.rollout_id, run, list(arguments["audits"]), controller, arguments["break_lock"], abandon=arguments["abandon"])
         made = make(transaction.view)
-        transaction.append(
-            "plan", run=run, rollout_id=book.rollout_id, target=made.target, order=made.order, nodes=made.nodes, policy=made.policy,
-            sha256=made.sha256, undo=undo.rollout_id if undo else None,
-        )
+        transaction.append("plan", run=run, undo=undo.rollout_id if undo else None, **plan.event(made, book.rollout_id))
         if not made.order:
             transaction.append("end", run=run)
         return made

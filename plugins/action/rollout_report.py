@@ -67,5 +67,4 @@ class ActionModule(RolloutAction):
 
     @staticmethod
     def running(book):
-        found = book.owner()
-        return bool(found) and not found.get("ended") and owner.liveness(found["owner"]) != "dead"
+        return owner.running(book.owner())

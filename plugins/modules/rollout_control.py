@@ -38,7 +38,9 @@ options:
     description:
       - V(status) only shows how it stands.
       - V(pause) lets no node start and none that drains go down, until V(resume).
-      - V(stop) ends the rollout for all nodes that are not down. The next run of the playbook plans anew.
+      - V(stop) ends the rollout for all nodes that are not down. When that run has ended, the next run of the playbook plans anew.
+      - What is said stays when the controller dies before its run has ended, for the run that goes on in its place. A V(stop) is then a V(pause),
+        so that V(resume) lets it go on.
       - V(skip) leaves O(nodes) out; one that drains already is put back to work. V(retry) makes nodes pending again that failed, were rolled back
         or skipped; they go when their play still runs, or in the next run.
       - V(set_budget) replaces the limits in O(limits).

@@ -15,7 +15,8 @@ description:
   - Orders the nodes, leaves out those that are at the target already, and writes the plan into the ledger of the rollout.
   - The order is nodes that were in flight when an earlier controller died, then the canaries, then one node of each failure
     domain in turn.
-  - Refuses to start while another live controller runs the same rollout, or another rollout that shares a node with it.
+  - Refuses to start while another live controller runs the same rollout, or another rollout that shares a node with it, and where another rollout
+    broke off with one of the nodes in flight.
   - Runs once for all nodes, on the controller. The nodes are not contacted.
 attributes:
   check_mode:
@@ -73,7 +74,8 @@ options:
     default: 1
   max_draining:
     description:
-      - How many nodes may drain at a time. A node that drains still runs its jobs. As many as O(max_down) leaves room for when not given.
+      - How many nodes may drain at a time. A node that drains still runs its jobs. As many as O(max_down) when not given.
+      - Up to O(max_down) no node begins to drain for which no down slot is free. A larger number lets nodes drain ahead of their slot.
     type: raw
   failure_budget:
     description:
@@ -172,6 +174,13 @@ options:
       - Seconds for which a C(go) of M(gpufleet.lifecycle.rollout_gate) lets a node begin steps.
     type: int
     default: 14400
+  on_failure:
+    description:
+      - What the role C(gpu_node_upgrade) is told to do with a node that fails, so that it is a part of what is approved and of the record. This action
+        itself does nothing by it.
+    type: str
+    choices: [rollback, quarantine, stop]
+    default: rollback
   require_approval:
     description:
       - No node starts before somebody has approved exactly this plan with O(approve).
@@ -197,6 +206,7 @@ options:
     description:
       - Nodes that are no longer among the nodes of the rollout, although a controller died while it worked on them. Without their names here such a
         rollout is refused. They are then recorded as V(lost), and hold a down slot.
+      - Also nodes that another rollout left in flight and that shall be taken all the same, as they are found. Without their names here they are refused.
     type: list
     elements: str
     default: []
@@ -260,7 +270,7 @@ approved:
   returned: success
   type: bool
 sha256:
-  description: Digest of the target, the order, the versions and the policy.
+  description: Digest of the target, the order, the versions, failure domains and canaries of its nodes, and the policy.
   returned: success
   type: str
 directory:
@@ -307,6 +317,7 @@ ARGUMENT_SPEC = dict(
     windows=dict(type="list", elements="dict", default=[]),
     node_s=dict(type="int", default=900),
     ticket_s=dict(type="int", default=14400),
+    on_failure=dict(type="str", choices=["rollback", "quarantine", "stop"], default="rollback"),
     require_approval=dict(type="bool", default=False),
     approve=dict(type="str", default=""),
     domains=dict(type="dict", default={}),

@@ -8,12 +8,11 @@ Private to the collection: it may change at any time.
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, state, windows
 
 # Limits that may be another while nodes are on their way.
 CHANGEABLE = ("max_down", "max_draining", "failure_budget", "failure_percent", "failure_classes", "domain_caps", "common_cause", "canary_failures",
               "max_delta_unhealthy", "broken_elsewhere", "windows", "node_s", "ticket_s", "holds")
-OF_NODES = ("skip", "retry")
 RETRIED = ("failed", "rolled_back", "skipped")
 
 
@@ -22,18 +21,18 @@ class ControlError(Exception):
 
 
 def events(view, word):
-    """(fields of the events to record, lines for people) for an operator's WORD: verb, user, reason, nodes, limits."""
+    """(fields of the events to record, lines for people) for an operator's WORD: verb, user, reason, nodes, limits, and now, an aware datetime."""
     verb = word["verb"]
     if verb == "status":
         return [], []
     if not word["reason"].strip():
         raise ControlError("%s needs a reason: whoever looks at the ledger later wants to know why." % verb)
-    if word["nodes"] and verb not in OF_NODES:
+    if word["nodes"] and verb not in state.OF_NODES:
         raise ControlError("%s is about the whole rollout, and nodes were named: %s." % (verb, limits.listed(word["nodes"])))
     if word["limits"] and verb != "set_budget":
         raise ControlError("limits are for set_budget, not for %s." % verb)
     said = {"verb": verb, "user": word["user"], "reason": word["reason"].strip()}
-    if verb in OF_NODES:
+    if verb in state.OF_NODES:
         return _of_nodes(view, word, said)
     if verb == "set_budget":
         return _budget(view, word, said)
@@ -70,9 +69,27 @@ def _budget(view, word, said):
     if "max_down" in word["limits"] and "max_draining" not in word["limits"] and view.policy["max_draining"] == view.policy["max_down"]:
         merged["max_draining"] = None
     complete = limits.complete(merged, view.policy["fleet"])
+    if "windows" in word["limits"]:
+        windows.require_room(complete["windows"], word["now"], complete["node_s"])
+    if "domain_caps" in word["limits"]:
+        _known_domains(view, complete["domain_caps"])
     changed = {key: complete[key] for key in CHANGEABLE if complete[key] != view.policy.get(key)}
     lines = ["%s: %s -> %s by %s: %s." % (key, view.policy.get(key), value, said["user"], said["reason"]) for key, value in sorted(changed.items())]
     return [dict(said, policy=changed)], lines or ["The limits are these already."]
+
+
+def _known_domains(view, caps):
+    """Refuse caps of what no node has, or nodes that wait do not have: they could never go."""
+    nodes = view.nodes.everything()
+    known = sorted({key for node in nodes for key in node.domains})
+    for key in sorted(caps):
+        if key not in known:
+            raise ControlError("rollout_domain_caps names %s, which no node of the rollout has; known: %s. Name one of these; nothing was changed." % (
+                key, ", ".join(known) or "none"))
+        homeless = [node.name for node in nodes if node.state == "pending" and not node.domains.get(key)]
+        if homeless:
+            raise ControlError("rollout_domain_caps limits the nodes of one %s, and it is not known of %s: those could not go. Give it in gpufleet_domains "
+                               "in the next run, or skip these nodes first; nothing was changed." % (key, limits.listed(homeless)))
 
 
 def standing(view, owner, describe):
@@ -82,7 +99,7 @@ def standing(view, owner, describe):
         lines.append("paused by %s" % view.paused)
     if view.stopped:
         lines.append("stopped by %s" % view.stopped)
-    why = limits.spent(view.policy, view.nodes.having(*state.FAILED), view.went)
+    why = limits.spent(view.policy, view.nodes.having(*state.FAILED), view.attempted)
     if why:
         lines.append("no further node starts: %s" % why)
     if owner:

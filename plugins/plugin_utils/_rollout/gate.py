@@ -28,7 +28,7 @@ def decide(view, phase, name, present=None, now=None):
     """Answer one node.
 
     C(present) are the hosts that the play still holds (None: all): a node that it has lost keeps no place in the order. C(now) is an
-    aware datetime, needed where the policy has maintenance windows.
+    aware datetime; without it neither maintenance windows nor the end of a ticket can be seen to, so that whoever acts on the answer gives it.
     """
     node = view.nodes.get(name)
     if node is None:
@@ -80,8 +80,9 @@ def _drain(view, node, present, now):
     if full:
         return full
     draining = [other for other in view.nodes.having("draining") if other.name != node.name]
-    # Who drains will want to go down: no more start than there is room for, unless the policy lets more drain ahead.
-    room = (policy["max_draining"] if policy["max_draining"] > policy["max_down"] else _room(view, down)) - len(draining)
+    # Who drains will want to go down: no more start than there is room for, unless the policy lets more drain ahead than may be down.
+    ahead = policy["max_draining"] > policy["max_down"]
+    room = (policy["max_draining"] if ahead else min(policy["max_draining"], _room(view, down))) - len(draining)
     if room < 1:
         busy = draining + down
         return Decision("wait", "%d of %d slots to drain and %d of %d down slots taken%s" % (
@@ -99,6 +100,9 @@ def _down(view, node, now):
         return Decision("go", "it is down already")
     if node.order:
         return Decision("stop", node.order)
+    stale = _stale(view, node.ticket, now)
+    if stale:
+        return Decision("stop", stale)
     closed = _closed(view, node, now)
     if closed:
         return closed
@@ -112,6 +116,19 @@ def _down(view, node, now):
     return Decision("go", "%d of %d down slots taken%s" % (_taken(view, down) + 1, most, _grown(view)))
 
 
+def _stale(view, ticket, now):
+    """Why leave to drain is worth nothing any more, and with it what was seen of the node when it was drained; empty while it holds."""
+    if ticket is None:
+        return "it has no leave to drain that it could go down by: the next run takes it anew"
+    if ticket.sha256 != view.sha256:
+        return "it drained by another plan (%s) than the one that is followed now (%s): it works again, and the next run takes it anew" % (
+            ticket.sha256[:12], view.sha256[:12])
+    if now is not None and state.timestamp(now) >= ticket.expires:
+        return ("its leave to drain is of %s and ran out at %s, so that what was seen of it then may not hold any more: it works again, and the next run "
+                "takes it anew; rollout_ticket_s says how long leave lasts" % (ticket.granted, ticket.expires))
+    return ""
+
+
 def _closed(view, node, now):
     """What keeps every node from starting now, whoever asks."""
     policy = view.policy
@@ -119,7 +136,7 @@ def _closed(view, node, now):
         return Decision("stop", "stopped by " + view.stopped)
     if policy["approved"] is not None and policy["approved"] != view.sha256:
         return Decision("stop", "nobody has approved this plan: run again with rollout_approve=%s" % view.sha256[:12])
-    why = limits.spent(policy, view.nodes.having(*state.FAILED), view.went)
+    why = limits.spent(policy, view.nodes.having(*state.FAILED), view.attempted)
     if why:
         return Decision("stop", why)
     if view.paused:
@@ -143,7 +160,7 @@ def _canaries(view, node, present):
     if canaries and not shown and all(other.state in state.ENDED for other in canaries):
         return Decision("stop", "no canary is done, so nothing is known of the change: %s" % listed(
             "%s is %s" % (other.name, other.state) for other in canaries))
-    left = [other.name for other in canaries if other.state == "pending" and present is not None and other.name not in present]
+    left = [other.name for other in canaries if (other.state == "pending" or other.suspect) and present is not None and other.name not in present]
     if left:
         return Decision("stop", "canary %s did not go, so that nothing is known of the change where it would have shown" % listed(left))
     waiting = ["%s%s" % (other.name, " (it soaks)" if other.state == "soaking" else "") for other in canaries if other.state not in state.ENDED]

@@ -22,7 +22,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.store 
 
 ROLLOUT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,99}")
 NODE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,252}")
-HEAD = ("rollout_id", "run", "target", "started", "finished", "sha256", "total", "went", "window", "policy", "undo", "paused", "stopped", "held",
+HEAD = ("rollout_id", "run", "target", "started", "finished", "sha256", "total", "went", "earlier", "window", "policy", "changed", "undo", "paused", "stopped", "held",
         "held_reason")
 
 
@@ -32,8 +32,7 @@ class LedgerError(Exception):
 
 def timestamp(now=None):
     """UTC time as the documents of a rollout spell it."""
-    now = now or datetime.datetime.now(datetime.timezone.utc)
-    return now.strftime("%Y-%m-%dT%H:%M:%S.") + "%03dZ" % (now.microsecond // 1000)
+    return state.timestamp(now or datetime.datetime.now(datetime.timezone.utc))
 
 
 def check_id(rollout_id):
@@ -189,6 +188,10 @@ class Transaction:
         """Keep a document of a node: its baseline, an audit, a verdict."""
         self._documents.append((check_node(node), check_node(name), document))
 
+    def alone(self):
+        """See to it that no other rollout of this ledger begins before this transaction has ended."""
+        self._database.hold_all(self._connection)
+
     def owners(self):
         """(rollout id, owner) of every other rollout that somebody runs or ran."""
         table = self._database.table["rollout"]
@@ -200,6 +203,16 @@ class Transaction:
         table = self._database.table["node"]
         theirs = {name for (name,) in self._connection.execute(sa.select(table.c.name).where(table.c.rollout_id == other_id))}
         return sorted(theirs & set(names))
+
+    def in_flight_elsewhere(self, names):
+        """(rollout id, node, state) of those of NAMES that other rollouts left in flight."""
+        table, wanted = self._database.table["node"], set(names)
+        query = (
+            sa.select(table.c.rollout_id, table.c.name, table.c.state)
+            .where(table.c.rollout_id != self._id, table.c.state.in_(state.IN_FLIGHT))
+            .order_by(table.c.rollout_id, table.c.name)
+        )
+        return [tuple(row) for row in self._connection.execute(query) if row[1] in wanted]
 
     def flush(self, token):
         """Write all of it; TOKEN marks the events of one transaction."""

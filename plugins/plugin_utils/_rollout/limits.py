@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import state, windows
 
 PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?) ?%")
 DEFAULTS = {
@@ -32,9 +32,13 @@ DEFAULTS = {
     "windows": [],
     "waves": [],  # sizes of the waves; none: a window
     "node_s": 900,
+    "on_failure": "rollback",  # the role follows it; it stands here so that it is a part of what is approved
     "holds": {},  # queries that have to answer nothing before a node starts: text by name
     "approved": None,  # None: nobody has to approve
 }
+
+
+ON_FAILURE = ("rollback", "quarantine", "stop")
 
 
 class LimitError(Exception):
@@ -114,8 +118,11 @@ def complete(given, fleet):
         if value is not None and (isinstance(value, bool) or not re.fullmatch(r"[0-9]+", str(value))):
             raise LimitError("rollout_%s is %r; expected a number of at least 0." % (key, value))
         policy[key] = None if value is None else int(value)
+    if policy["on_failure"] not in ON_FAILURE:
+        raise LimitError("rollout_on_failure is %r; expected rollback, quarantine or stop." % (policy["on_failure"],))
     _check_holds(policy["holds"])
     _check_waves(policy["waves"], fleet)
+    windows.check(policy["windows"])
     if policy["growth_start"] == 0:
         raise LimitError("rollout_growth_start is 0; expected 1 or more, otherwise no node could ever start.")
     if policy["ticket_s"] < 60:

@@ -18,7 +18,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
 SCHEMA = "gpufleet.event/1"
 # Kinds of events of the ledger of which anything may have to be told.
 NOTABLE = ("plan", "end", "control", "hold", "state")
-VERBS = {"pause": "paused", "resume": "resumed", "stop": "stopped", "skip": "left out", "retry": "to be tried again", "set_budget": "limits changed"}
+VERBS = {"pause": "paused", "resume": "resumed", "stop": "stopped", "skip": "left out", "retry": "to be tried again", "set_budget": "limits changed",
+         "break_lock": "lock broken"}
 
 
 @dataclasses.dataclass
@@ -58,7 +59,7 @@ def notices(events):
                 told = True
                 kinds.append("canary")
                 lines.append(_canaries(view))
-            why = limits.spent(view.policy, view.nodes.having(*state.FAILED), view.went) if event["state"] in state.FAILED else spent
+            why = limits.spent(view.policy, view.nodes.having(*state.FAILED), view.attempted) if event["state"] in state.FAILED else spent
             if why and not spent:
                 kinds.append("stopped")
                 lines.append("No further node starts: %s." % why)

@@ -15,6 +15,8 @@ import datetime
 import os
 import socket
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import state
+
 # How often a controller that asks the ledger shows that it lives, and how long that is believed where its process cannot be seen.
 HEARTBEAT_S = 30
 FRESH_S = 120
@@ -60,15 +62,37 @@ def identify(pid, proc="/proc"):
     return dict(place(proc), pid=pid, started=start_ticks(pid, proc))
 
 
-def liveness(owner, proc="/proc"):
-    """C(alive), C(dead), or C(unknown) when this controller cannot see the other one's processes."""
+def booted(proc="/proc"):
+    """When this machine was booted, an aware datetime; None when it cannot be told."""
+    for line in (_read(os.path.join(proc, "stat")) or "").splitlines():
+        words = line.split()
+        if len(words) == 2 and words[0] == "btime" and words[1].isdigit():
+            return datetime.datetime.fromtimestamp(int(words[1]), datetime.timezone.utc)
+    return None
+
+
+def liveness(owner, proc="/proc", heard=None, now=None):
+    """C(alive), C(dead), or C(unknown) when this controller cannot see the other one's processes.
+
+    C(heard) is when the ledger heard of it last. A machine of this one's name with another boot is this one before it was booted only
+    when it was silent since; if not, it is a copy with the same name, which lives.
+    """
     here = place(proc)
     if owner.get("boot_id") != here["boot_id"]:
-        return "dead" if owner.get("host") == here["host"] and owner.get("pid_namespace") == here["pid_namespace"] else "unknown"
+        if owner.get("host") != here["host"] or owner.get("pid_namespace") != here["pid_namespace"] or heard is None or now is None:
+            return "unknown"
+        boot = booted(proc)
+        return "dead" if boot is not None and _parsed(heard) < boot and _age(heard, now) >= FRESH_S else "unknown"
     if owner.get("pid_namespace") != here["pid_namespace"]:
         return "unknown"
     ticks = start_ticks(owner.get("pid"), proc)
     return "alive" if ticks is not None and ticks == owner.get("started") else "dead"
+
+
+def running(record, now=None):
+    """Whether the run that the record of an owner tells of may still go on."""
+    now = now or datetime.datetime.now(datetime.timezone.utc)
+    return bool(record) and not record.get("ended") and liveness(record["owner"], heard=record["heartbeat"], now=now) != "dead"
 
 
 def same(one, other):
@@ -80,9 +104,18 @@ def describe(owner):
     return "process %s on %s" % (owner.get("pid"), owner.get("host"))
 
 
+def _parsed(text):
+    return datetime.datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=datetime.timezone.utc)
+
+
 def _age(text, now):
     """Seconds since a time of the ledger."""
-    return max(0, int((now - datetime.datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=datetime.timezone.utc)).total_seconds()))
+    return max(0, int((now - _parsed(text)).total_seconds()))
+
+
+def _listed(names):
+    names = list(names)
+    return ", ".join(names[:5]) + (" and %d more" % (len(names) - 5) if len(names) > 5 else "")
 
 
 def _since(seconds):
@@ -97,11 +130,11 @@ def refusal(name, found, shared, own, now, break_lock=False, proc="/proc"):
     """
     if found is None or found.get("ended") or (not own and not shared):
         return ""
-    alive = liveness(found["owner"], proc)
+    alive = liveness(found["owner"], proc, found["heartbeat"], now)
     silent = _age(found["heartbeat"], now)
     if alive == "dead":
         return ""
-    beside = "" if own else " and shares %s with this one" % (", ".join(shared[:5]) + (" and %d more" % (len(shared) - 5) if len(shared) > 5 else ""))
+    beside = "" if own else " and shares %s with this one" % _listed(shared)
     who = "by %s since %s%s, last heard of %s ago. Nothing was started." % (describe(found["owner"]), found["time"], beside, _since(silent))
     if alive == "alive":
         return "Rollout %s is being run %s Wait for it, or end it first." % (name, who)
@@ -114,12 +147,14 @@ def refusal(name, found, shared, own, now, break_lock=False, proc="/proc"):
             "then run again with rollout_break_lock=true." % (name, who))
 
 
-def claim(transaction, rollout_id, run, nodes, owner, break_lock=False, proc="/proc", now=None):
+def claim(transaction, rollout_id, run, nodes, owner, break_lock=False, proc="/proc", now=None, abandon=()):
     """Make C(owner) the owner of the transaction's rollout, or say why not.
 
-    Another live controller is refused on the same rollout, and on another rollout that shares a node with this one.
+    Another live controller is refused on the same rollout, and on another rollout that shares a node with this one. So are nodes that
+    another rollout has in flight, whatever became of its controller, unless they are in C(abandon).
     """
     now = now or datetime.datetime.now(datetime.timezone.utc)
+    transaction.alone()  # before anything is read of other rollouts
     mine = transaction.owner
     if mine is not None and not same(mine["owner"], owner):
         why = refusal(rollout_id, mine, [], True, now, break_lock, proc)
@@ -131,7 +166,15 @@ def claim(transaction, rollout_id, run, nodes, owner, break_lock=False, proc="/p
         why = refusal(name, other, transaction.shared(name, nodes), False, now, break_lock, proc)
         if why:
             raise OwnerError(why)
-    text = _text(now)
+    left = [entry for entry in transaction.in_flight_elsewhere(nodes) if entry[1] not in abandon]
+    if left:
+        other, name, value = left[0]
+        names = sorted(entry[1] for entry in left if entry[0] == other)
+        raise OwnerError(
+            "%s is %s in rollout %s, whose run broke off%s: nobody knows yet what is on it. Run that rollout again first (rollout_id=%s), which looks at the node "
+            "and finishes it or puts it back; or take it as it is, with rollout_abandon=%s in this run. Nothing was changed."
+            % (name, value, other, ", as are %s" % _listed(one for one in names if one != name) if len(names) > 1 else "", other, ",".join(names[:5])))
+    text = state.timestamp(now)
     transaction.hold({"owner": owner, "run": run, "time": text, "heartbeat": text})
 
 
@@ -144,9 +187,12 @@ def require(transaction, rollout_id, owner, now=None):
         raise OwnerError(
             "Rollout %s was taken over by %s at %s; this controller may not go on with it." % (rollout_id, describe(record["owner"]), record["time"])
         )
+    if record.get("broken"):
+        raise OwnerError("The lock of rollout %s was broken by %s; this controller may not go on with it. Run the playbook again if it should." % (
+            rollout_id, record["broken"]))
     now = now or datetime.datetime.now(datetime.timezone.utc)
     if _age(record["heartbeat"], now) >= HEARTBEAT_S:
-        transaction.hold(dict(record, heartbeat=_text(now)))
+        transaction.hold(dict(record, heartbeat=state.timestamp(now)))
     return record["run"]
 
 
@@ -154,8 +200,4 @@ def release(transaction, owner, now=None):
     """Say that the run is over, for controllers that cannot see this one's processes."""
     record = transaction.owner
     if record is not None and same(record["owner"], owner):
-        transaction.hold(dict(record, ended=_text(now or datetime.datetime.now(datetime.timezone.utc))))
-
-
-def _text(now):
-    return now.strftime("%Y-%m-%dT%H:%M:%S.") + "%03dZ" % (now.microsecond // 1000)
+        transaction.hold(dict(record, ended=state.timestamp(now or datetime.datetime.now(datetime.timezone.utc))))

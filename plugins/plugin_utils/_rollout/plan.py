@@ -44,6 +44,9 @@ class Plan:
     nodes: t.Dict[str, t.Dict[str, t.Any]]
     policy: t.Dict[str, t.Any]
     sha256: str
+    paused: str = ""  # an operator's word to a run that did not end
+    changed: t.Dict[str, t.Dict[str, t.Any]] = dataclasses.field(default_factory=dict)  # limits that an operator set in it
+    notes: t.List[str] = dataclasses.field(default_factory=list)  # what is taken over from it, in words
 
     @property
     def suspects(self):
@@ -72,15 +75,26 @@ def round_robin(names, domain_of):
 
 
 def digest(target, order, nodes, policy):
-    """What an approval is bound to: who goes, in which order, from what to what, and under which limits."""
+    """What an approval is bound to: who goes, in which order, from what to what, from which failure domain, who as a canary, and under which limits."""
     rules = {key: value for key, value in policy.items() if key != "approved"}
-    document = {"target": target, "order": order, "nodes": {name: [nodes[name]["from"], nodes[name]["to"]] for name in order}, "policy": rules}
+    going = {name: [nodes[name]["from"], nodes[name]["to"], nodes[name]["domains"], bool(nodes[name].get("canary"))] for name in order}
+    document = {"target": target, "order": order, "nodes": going, "policy": rules}
     return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode("utf-8")).hexdigest()
 
 
-def _place(probe, to_version, before):
-    """What the plan says of one node."""
+def _blame(before):
+    """(class, signature) of what this rollout did to a node that is found out of order: sick, unless an earlier run had its hands on it."""
+    if before is not None and before.state in state.FAILED:
+        return before.failure or state.HARD, before.signature
+    if before is not None and before.state in state.IN_FLIGHT:
+        return state.HARD, before.signature
+    return state.SICK, ""
+
+
+def _place(probe, to_version, before, going_on):
+    """What the plan says of one node. GOING_ON: the run before did not come to its end, and what was said and seen in it stands."""
     entry = {"from": probe.version, "to": to_version, "domains": dict(probe.domains), "state": "pending", "reason": ""}
+    mine = before is not None and before.state in ("failed", "rolled_back") and before.failure != state.SICK
     if not probe.reachable:
         entry.update(state="lost", reason="did not answer before the rollout: %s" % (probe.error or "unreachable"))
     elif probe.quarantined:
@@ -90,6 +104,8 @@ def _place(probe, to_version, before):
     elif before is not None and before.state in state.IN_FLIGHT:
         entry.update(suspect=True)
         entry["from"] = before.from_version or probe.version
+    elif going_on and before is not None and before.state == "skipped" and before.order:
+        entry.update(state="skipped", reason=before.reason, order=before.order)
     elif probe.error:
         entry.update(state="failed", reason="could not be examined: %s" % probe.error)
     elif not probe.version:
@@ -99,8 +115,14 @@ def _place(probe, to_version, before):
         entry.update(state="done" if done else "skipped", reason="" if done else "already at %s" % to_version)
         if done:
             entry["from"] = before.from_version
+    elif mine and going_on:
+        entry.update(state=before.state, reason=before.reason, kept=True)
+    elif mine:
+        entry.update(again="%s, %s" % (before.state, before.reason))
     if entry["state"] in state.FAILED:
-        entry["failure"] = state.SICK  # it was so before this rollout touched anything
+        entry["failure"], entry["signature"] = _blame(before)
+        if entry["state"] == "lost" and before is not None and before.state in state.IN_FLIGHT:
+            entry["failure"] = state.LOST
     return entry
 
 
@@ -109,7 +131,7 @@ def _absent(previous, names, abandoned):
     entries = {}
     for node in previous.nodes.everything() if previous else []:
         entry = {"from": node.from_version, "to": node.to_version, "domains": dict(node.domains), "state": node.state, "reason": node.reason,
-                 "failure": state.SICK}
+                 "failure": node.failure or state.SICK, "signature": node.signature}
         if node.name in names:
             continue
         if node.state in state.OUT_OF_SERVICE:
@@ -120,8 +142,29 @@ def _absent(previous, names, abandoned):
                 "or give it up with rollout_abandon. Nothing was changed."
                 % (node.name, node.state, ", in step %s" % node.steps[-1].name if node.steps else ""))
         elif node.state in state.IN_FLIGHT:
-            entries[node.name] = dict(entry, state="lost", reason="given up: it was %s when its controller died" % node.state)
+            entries[node.name] = dict(entry, state="lost", reason="given up: it was %s when its controller died" % node.state, failure=state.LOST)
     return entries
+
+
+def _taken_over(previous, policy, nodes):
+    """(policy, pause, limits that an operator set, words) for a run that goes on where one broke off."""
+    paused = previous.paused or ("%s (it was a stop)" % previous.stopped if previous.stopped else "")
+    policy, changed = dict(policy), {}
+    notes = ["the run before did not end, and this one goes on with it: what an operator said in it holds, and its failures count"]
+    if paused:
+        notes.append("paused by %s; no node starts before rollout_control with rollout_verb=resume" % paused)
+    for key, values in sorted(previous.changed.items()):
+        if policy.get(key) == values["was"]:
+            policy[key], changed[key] = values["now"], values
+            notes.append("%s is %s, as set_budget left it, and not %s; rollout_control with rollout_verb=set_budget changes it" % (
+                key, values["now"], values["was"]))
+        else:
+            notes.append("set_budget had %s at %s (not %s); rollout_%s is given as %s now, which holds" % (
+                key, values["now"], values["was"], key, policy.get(key)))
+    failed = [name for name, node in nodes.items() if node["state"] in state.FAILED and node["failure"] != state.SICK]
+    if failed:
+        notes.append("its failures count on: %s; rollout_control with rollout_verb=retry gives one that serves another try" % limits.listed(failed))
+    return policy, paused, changed, notes
 
 
 def _wanted(target, targets, names):
@@ -135,16 +178,28 @@ def _wanted(target, targets, names):
     return wanted
 
 
-def _canaries(named, per_stratum, pending, probes):
-    """Those that were named, then so many more of each stratum until every one is spoken for."""
-    chosen = [name for name in named if name in pending]
+def _canaries(named, per_stratum, ready, probes, nodes, previous):
+    """Those that were named, those that were canaries when their controller died, then so many more of each stratum until every one is spoken for.
+
+    READY are the nodes that can go. One that was named and cannot is refused, unless it is where it should go: to leave it out without
+    a word would let the others go unproven.
+    """
+    for name in named:
+        entry = nodes[name]
+        if name not in ready and not (entry["state"] == "done" or entry["from"] == entry["to"] and entry["state"] == "skipped"):
+            raise PlanError(
+                "rollout_canaries names %s, which cannot go: %s, %s. Have it repaired, or name another one in rollout_canaries. Nothing was changed."
+                % (name, entry["state"], (entry["reason"] or "no reason was recorded").rstrip(".")))
+    chosen = [name for name in named if name in ready]
+    left = [name for name in ready if nodes[name].get("suspect") and previous.nodes.get(name).canary]
+    chosen += [name for name in left if name not in chosen]
     if per_stratum:
         spoken = {}
         for name in chosen:
             spoken[probes[name].stratum] = spoken.get(probes[name].stratum, 0) + 1
-        for name in pending:
+        for name in ready:
             stratum = probes[name].stratum
-            if name not in chosen and spoken.get(stratum, 0) < per_stratum:
+            if spoken.get(stratum, 0) < per_stratum and name not in chosen:
                 spoken[stratum] = spoken.get(stratum, 0) + 1
                 chosen.append(name)
     return chosen
@@ -170,9 +225,11 @@ def build(target, probes, policy, previous=None, canaries=(), targets=None, cana
     if canaries_per_stratum > len(by_name):
         raise PlanError("rollout_canaries_per_stratum is %d, and the rollout has %d nodes; expected fewer." % (canaries_per_stratum, len(by_name)))
 
+    going_on = previous is not None and previous.run is not None and previous.finished is None
     nodes = _absent(previous, by_name, abandoned)
     for probe in sorted(probes, key=lambda one: natural(one.name)):
-        nodes[probe.name] = _place(probe, wanted[probe.name], previous.nodes.get(probe.name) if previous else None)
+        nodes[probe.name] = _place(probe, wanted[probe.name], previous.nodes.get(probe.name) if previous else None, going_on)
+    policy, paused, changed, notes = _taken_over(previous, policy, nodes) if going_on else (policy, "", {}, [])
     suspects = [name for name in nodes if nodes[name].get("suspect")]
     pending = [name for name in nodes if nodes[name]["state"] == "pending" and name not in suspects]
     for key in policy["domain_caps"]:
@@ -184,13 +241,20 @@ def build(target, probes, policy, previous=None, canaries=(), targets=None, cana
     keys = sorted({key for name in pending for key in nodes[name]["domains"]})
     spread = spread or ("rack" if "rack" in keys else keys[0] if keys else None)
     rest = round_robin(pending, lambda name: nodes[name]["domains"].get(spread, "") if spread else "")
-    first = _canaries(canaries, canaries_per_stratum, rest, by_name)
-    for name in first:
+    first = _canaries(canaries, canaries_per_stratum, suspects + rest, by_name, nodes, previous)
+    for name in first + [name for name in canaries if nodes[name]["state"] == "done"]:
         nodes[name]["canary"] = True
-    order = suspects + first + [name for name in rest if name not in set(first)]
+    order = suspects + [name for name in first if name not in suspects]
+    order += [name for name in rest if "canary" not in nodes[name]]
     policy = dict(policy, waves=limits.wave_sizes(policy["waves"], len(order)))
     shown = target or ", ".join(sorted(set(wanted.values()), key=natural))
-    return Plan(shown, order, nodes, policy, digest(shown, order, nodes, policy))
+    return Plan(shown, order, nodes, policy, digest(shown, order, nodes, policy), paused, changed, notes)
+
+
+def event(plan, rollout_id):
+    """What the ledger records of a plan."""
+    return {"rollout_id": rollout_id, "target": plan.target, "order": plan.order, "nodes": plan.nodes, "policy": plan.policy, "sha256": plan.sha256,
+            "paused": plan.paused, "changed": plan.changed}
 
 
 def estimate(plan, node_s):
@@ -272,22 +336,26 @@ def describe(plan, rollout_id, node_s=0):
     if node_s and plan.order:
         bound, expected = estimate(plan, node_s)
         lines.append("  about %s at %s a node; the slots alone cost %s" % (span(expected), span(node_s), span(bound)))
+    lines += ["  " + note for note in plan.notes]
     for number, name in enumerate(plan.order, start=1):
         node = plan.nodes[name]
         lines.append(
-            "  %d. %s%s: driver %s -> %s%s%s%s"
+            "  %d. %s%s: driver %s -> %s%s%s%s%s"
             % (
                 number,
                 name,
                 " (%s)" % ", ".join(node["domains"].values()) if node["domains"] else "",
                 node["from"] or "unknown",
                 node["to"],
+                ", was in flight when its controller died" if node.get("suspect") else "",
                 ", canary" if node.get("canary") else "",
                 ", wave %d" % limits.wave_of(policy["waves"], number - 1)[0] if policy["waves"] else "",
-                ", was in flight when its controller died" if node.get("suspect") else "",
+                ", tried again after: %s" % node["again"] if node.get("again") else "",
             )
         )
+    going = set(plan.order)
     for name, node in plan.nodes.items():
-        if name not in plan.order:
-            lines.append("  left out: %s, %s%s" % (name, node["state"], ", " + node["reason"] if node["reason"] else ""))
+        if name not in going:
+            lines.append("  left out: %s, %s%s%s" % (name, node["state"], ", " + node["reason"] if node["reason"] else "",
+                                                     " (rollout_control with rollout_verb=retry takes it back)" if node.get("order") else ""))
     return lines

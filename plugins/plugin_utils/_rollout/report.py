@@ -31,7 +31,7 @@ def document(view, ended, time=None, last_event=None):
     """The report of a rollout; ENDED says whether its last play has been reached, TIME is now as the ledger spells it."""
     verdict = state.verdict(view, ended)
     failed = view.nodes.having(*state.FAILED)
-    spent = limits.spent(view.policy, failed, view.went) if view.policy else ""
+    spent = limits.spent(view.policy, failed, view.attempted) if view.policy else ""
     counts = view.nodes.count()
     return {
         "verdict": verdict,

@@ -47,7 +47,14 @@ STATES = ("pending",) + IN_FLIGHT + ENDED
 # Why a node failed. SICK: it was so before anything was changed. SOFT: before its services were stopped. HARD: after. LOST: it is gone.
 SICK, SOFT, HARD, LOST = "sick", "soft", "hard", "lost"
 CLASSES = (SICK, SOFT, HARD, LOST)
-VERBS = ("pause", "resume", "stop", "skip", "retry", "set_budget")
+# What an operator may say of the whole rollout, and of nodes. A lock that is broken changes no node: it is recorded, and its row says the rest.
+OF_ALL, OF_NODES = ("pause", "resume", "stop", "set_budget", "break_lock"), ("skip", "retry")
+VERBS = OF_ALL + OF_NODES
+
+
+def timestamp(now):
+    """UTC time as the documents of a rollout spell it; two of them compare as texts."""
+    return now.strftime("%Y-%m-%dT%H:%M:%S.") + "%03dZ" % (now.microsecond // 1000)
 
 
 def reached(steps):
@@ -58,7 +65,6 @@ def reached(steps):
         return SERVING
     done = [name for name in steps if name in STEPS and STEPS[name][0] == DOWN]
     return CHANGED if any(name != "stop" for name in done) else STOPPED if done else ""
-
 
 
 class StateError(Exception):
@@ -101,7 +107,7 @@ class Node:
     went: t.Optional[int] = None  # the how manyth it was
     suspect: bool = False  # in flight when its controller died, not taken up again yet
     ticket: t.Optional[Ticket] = None
-    order: str = ""  # an operator's word about it: skip
+    order: str = ""  # an operator's word that leaves it out
     ended: t.Optional[str] = None
     steps: t.List[Step] = dataclasses.field(default_factory=list)
 
@@ -165,6 +171,8 @@ class Rollout:
     sha256: str = ""
     total: int = 0  # nodes in the order of the plan
     went: int = 0
+    earlier: int = 0  # nodes that went in earlier runs and do not go again
+    changed: t.Dict[str, t.Any] = dataclasses.field(default_factory=dict)  # limits that an operator set: what the plan had (was), what they are (now)
     window: t.Optional[int] = None  # how many may be down now, where the policy lets that grow; None: as many as it says
     policy: t.Dict[str, t.Any] = dataclasses.field(default_factory=dict)
     undo: t.Optional[str] = None
@@ -173,6 +181,11 @@ class Rollout:
     held: t.List[str] = dataclasses.field(default_factory=list)  # queries that keep nodes from starting
     held_reason: str = ""
     nodes: t.Any = dataclasses.field(default_factory=Nodes)
+
+    @property
+    def attempted(self):
+        """How many nodes this rollout ever began."""
+        return self.went + self.earlier
 
     def names(self, *states):
         return [node.name for node in self.nodes.having(*states)]
@@ -183,8 +196,10 @@ def _plan(view, event):
     view.run, view.started, view.finished = event["run"], event["time"], None
     view.rollout_id, view.target, view.sha256 = event.get("rollout_id", ""), event["target"], event["sha256"]
     view.total, view.policy, view.went, view.undo = len(event["order"]), dict(event["policy"]), 0, event.get("undo")
-    view.paused = view.stopped = view.held_reason = ""
-    view.held = []
+    view.stopped = view.held_reason = ""
+    # What the plan takes over from a run that did not end.
+    view.paused, view.changed = event.get("paused", ""), dict(event.get("changed") or {})
+    view.held, view.earlier = [], 0
     start = event["policy"].get("growth_start")
     view.window = None if start is None else min(start, event["policy"]["max_down"])
     places = {name: number for number, name in enumerate(event["order"])}
@@ -193,15 +208,19 @@ def _plan(view, event):
         old = before.get(name)
         node = Node(
             name, planned["state"], places.get(name), planned.get("from"), planned.get("to"), dict(planned.get("domains") or {}),
-            bool(planned.get("canary")), planned.get("reason", ""), planned.get("failure", ""),
+            bool(planned.get("canary")), planned.get("reason", ""), planned.get("failure", ""), planned.get("signature", ""),
+            order=planned.get("order", ""),
         )
         if old is not None:
             node.attempt = old.attempt
+            view.earlier += int(old.attempt > 0 and name not in places)
             old.close(event["time"], "interrupted")
-            if planned.get("suspect") or planned["state"] == "done":
+            if planned.get("suspect") or planned.get("kept") or planned["state"] == "done":
                 node.steps = old.steps
+            if planned.get("kept"):
+                node.ended = old.ended
             if planned.get("suspect"):
-                node.suspect, node.state = True, old.state
+                node.suspect, node.state, node.order = True, old.state, old.order
                 node.reason = "in flight when its controller died%s%s" % (
                     ", in step %s" % old.steps[-1].name if old.steps else "", ", after: " + old.reason if old.failure else "")
         nodes.append(node)
@@ -217,13 +236,15 @@ def _control(view, event):
     elif verb == "stop":
         view.stopped = said
     elif verb == "set_budget":
+        for key, value in event["policy"].items():
+            view.changed[key] = {"was": view.changed[key]["was"] if key in view.changed else view.policy.get(key), "now": value}
         view.policy.update(event["policy"])
-    else:
+    elif verb in OF_NODES:
         node = view.nodes.get(event["node"])
         if node is None:
             return
         if verb == "skip" and node.state == "pending":
-            node.state, node.reason = "skipped", "skipped by " + said
+            node.state, node.reason, node.order = "skipped", "skipped by " + said, "skipped by " + said
         elif verb == "skip":
             node.order = "skipped by " + said
         elif verb == "retry" and node.state in ("failed", "rolled_back", "skipped"):
@@ -254,7 +275,7 @@ def _end(view, node, event):
     if event["state"] == "pending":
         node.went = None
         if node.order:  # an operator wanted it left out while it drained
-            node.state, node.reason, node.order = "skipped", node.order, ""
+            node.state, node.reason = "skipped", node.order
         return
     node.ended = event["time"]
     if view.window is not None and node.went is not None:

@@ -199,6 +199,14 @@ class Store:
             connection.execute(postgresql.insert(table).values(rollout_id=rollout_id).on_conflict_do_nothing())
             connection.execute(query)
 
+    def hold_all(self, connection):
+        """Keep every other rollout of this database from beginning until the transaction ends; nodes of those that run go on.
+
+        Only who begins a rollout asks for it, and holds the row of that rollout already, which nobody else who asks for it waits for.
+        """
+        if not self.sqlite:
+            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7283466)")
+
     def _patiently(self, attempt):
         """ATTEMPT(), again while the database is away or busy, and no longer than the patience."""
         until = time.monotonic() + self.patience_s

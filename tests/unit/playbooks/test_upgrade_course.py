@@ -444,7 +444,8 @@ def test_an_operator_steers_a_rollout_while_it_runs(fleet):
         wait_for(lambda: fleet.read("a1")["loaded"] == NEW and fleet.states("upgrade-" + NEW).get("a1") == "done")
         time.sleep(2)
         assert fleet.touched() == ["a1"]
-        assert fleet.run("rollout_control", rollout_verb="break_lock", rollout_reason="x").rc == 2, "its controller lives"
+        broken = fleet.run("rollout_control", rollout_verb="break_lock", rollout_reason="x")
+        assert broken.rc == 2 and "is being run by process %d" % process.pid in broken.output and "Wait for it, or end it first" in broken.output
         assert fleet.run("rollout_control", rollout_verb="resume", rollout_reason="a1 is fine", rollout_user="kim").rc == 0
         process.wait(timeout=120)
     finally:

@@ -3,10 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import datetime
+
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import control, limits
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import control, limits, windows
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout.views import view_of
+
+
+NOW = datetime.datetime(2026, 3, 14, 12, 0, tzinfo=datetime.timezone.utc)
 
 
 def word(verb, **fields):
@@ -57,6 +62,39 @@ def test_what_is_refused(said, words):
 def test_limits_are_checked_as_in_the_plan():
     with pytest.raises(limits.LimitError, match="rollout_max_down is 0"):
         control.events(view(), word("set_budget", limits={"max_down": 0}))
+
+
+@pytest.mark.parametrize(
+    "window, words",
+    [
+        ([{"days": ["sat"]}], r"rollout_windows\[0\] is .*expected from and to"),
+        ([{"from": "22:00", "to": "25:00"}], r"rollout_windows\[0\].to is '25:00'"),
+        ("22:00", "expected a list of windows"),
+        ([{"date": "2026-01-01", "from": "22:00", "to": "23:00"}], "rollout_windows are over"),
+        ([{"from": "22:00", "to": "22:05"}], "long enough for one node"),
+    ],
+)
+def test_windows_that_no_gate_could_read_are_refused(window, words):
+    with pytest.raises(windows.WindowError, match=words):
+        control.events(view(), word("set_budget", limits={"windows": window}, now=NOW))
+
+
+def test_windows_are_changed():
+    window = [{"days": ["sat"], "from": "22:00", "to": "04:00"}]
+    assert control.events(view(), word("set_budget", limits={"windows": window}, now=NOW))[0][0]["policy"] == {"windows": window}
+
+
+@pytest.mark.parametrize(
+    "caps, words",
+    [({"rak": 1}, "rollout_domain_caps names rak, which no node of the rollout has; known: island, rack"),
+     ({"island": 1}, "rollout_domain_caps limits the nodes of one island, and it is not known of a")],
+)
+def test_caps_of_what_nobody_knows_are_refused(caps, words):
+    racks = {"a": {"rack": "r1"}, "b": {"rack": "r1", "island": "i1"}, "c": {"rack": "r1"}}
+    found = view_of({"a": "pending", "b": "pending", "c": "done"}, domains=racks)
+    with pytest.raises(control.ControlError, match=words):
+        control.events(found, word("set_budget", limits={"domain_caps": caps}))
+    assert control.events(found, word("set_budget", limits={"domain_caps": {"rack": 2}}))[0][0]["policy"] == {"domain_caps": {"rack": 2}}
 
 
 def test_status_records_nothing():

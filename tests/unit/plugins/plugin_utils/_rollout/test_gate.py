@@ -29,6 +29,13 @@ def ask(view, name="a", phase=state.DRAIN, present=None, now=None):
         ({"b": "down", "c": "draining"}, (), {"max_down": 2}, "wait", "by c, b"),
         ({"b": "down", "c": "draining"}, (), {"max_down": 1, "max_draining": 2}, "go", "1 of 1 down"),  # drains ahead
         ({"b": "draining", "c": "draining"}, (), {"max_down": 1, "max_draining": 2}, "wait", "2 of 2 slots to drain"),
+        ({"b": "draining", "c": "draining"}, (), {"max_down": 4, "max_draining": 2}, "wait", "2 of 2 slots to drain and 0 of 4 down"),
+        ({"b": "draining"}, (), {"max_down": 4, "max_draining": 1}, "wait", "1 of 1 slots to drain"),
+        ({"b": "draining"}, (), {"max_down": 4, "max_draining": 2}, "go", "0 of 4"),
+        ({"b": "down", "c": "down"}, (), {"max_down": 4, "max_draining": 1}, "go", "2 of 4"),
+        ({"b": "down", "c": "down"}, (), {"max_down": 2, "max_draining": 1}, "wait", "2 of 2 down slots"),
+        ({"b": "draining", "c": "down"}, (), {"max_down": 3, "max_draining": 3}, "go", "1 of 3"),
+        ({"b": "draining", "c": "draining"}, (), {"max_down": 3}, "go", "0 of 3"),  # as many as may be down when it is not given
         ({"b": "failed"}, (), {}, "stop", "failure budget of 1 is spent by b"),
         ({"b": "rolled_back"}, (), {}, "stop", "spent by b"),
         ({"b": "failed"}, (), {"failure_budget": 2}, "go", "1 of 2 failures"),
@@ -252,3 +259,29 @@ def test_a_node_that_serves_again_is_not_missing_from_its_rack():
     for value, answer in (("soaking", "go"), ("validating", "wait"), ("draining", "wait")):
         view = view_of({"a": "pending", "b": value}, canaries=("a", "b"), domains=racks, max_down=5, domain_caps={"rack": 1})
         assert ask(view).answer == answer
+
+
+def test_a_node_whose_leave_ran_out_while_it_waited_does_not_go_down_on_it():
+    view = view_of({"a": "draining"})
+    ticket = view.nodes.get("a").ticket
+    ticket.granted, ticket.expires = "2026-01-03T18:00:00.000Z", "2026-01-03T22:00:00.000Z"
+    before, then = SATURDAY - datetime.timedelta(seconds=3601), SATURDAY - datetime.timedelta(seconds=3600)
+    assert ask(view, phase=state.DOWN, now=before).answer == "go"
+    for now in (then, SATURDAY):
+        decision = ask(view, phase=state.DOWN, now=now)
+        assert decision.answer == "stop"
+        assert decision.reason == (
+            "its leave to drain is of 2026-01-03T18:00:00.000Z and ran out at 2026-01-03T22:00:00.000Z, so that what was seen of it then may not hold any more: "
+            "it works again, and the next run takes it anew; rollout_ticket_s says how long leave lasts")
+    view.nodes.get("a").state = "down"
+    for phase in (state.DOWN, state.RETURN):
+        assert ask(view, phase=phase, now=SATURDAY).answer == "go", "what is down is brought to its end"
+
+
+def test_leave_to_drain_by_another_plan_is_none_to_go_down():
+    view = view_of({"a": "draining"})
+    view.nodes.get("a").ticket.sha256 = "e" * 64
+    decision = ask(view, phase=state.DOWN, now=SATURDAY)
+    assert decision.answer == "stop" and "by another plan (eeeeeeeeeeee) than the one that is followed now (ffffffffffff)" in decision.reason
+    view.nodes.get("a").ticket = None
+    assert ask(view, phase=state.DOWN, now=SATURDAY).answer == "stop"

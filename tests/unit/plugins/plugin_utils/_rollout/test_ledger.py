@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import multiprocessing
 import os
 import signal
@@ -13,7 +14,8 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger, limits, state, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, ledger, limits, state, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import plan as planning
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout.views import LATER
 
 sqlalchemy = pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
@@ -294,3 +296,101 @@ def test_a_file_that_waiting_does_not_mend_is_told_at_once(tmp_path, text):
 
     with pytest.raises(store.StoreError, match="cannot be used: %s" % text):
         broken._patiently(attempt)
+
+
+def planned_again(book, probes, policy=None, run="s", **arguments):
+    """What rollout_plan does in its transaction."""
+
+    def work(transaction):
+        made = planning.build("2.0", probes, policy or limits.complete({}, len(probes)), transaction.view, **arguments)
+        transaction.append("plan", run=run, **planning.event(made, "r1"))
+        return made
+
+    return book.transact(work)
+
+
+def test_two_that_were_lost_stop_the_next_run_too(book):
+    book.transact(lambda transaction: plan(transaction, "a", "b", "c"))
+    for name in "ab":
+        book.transact(lambda transaction, name=name: go(transaction, name))
+        book.transact(lambda transaction, name=name: transaction.append("state", run="r", node=name, state="lost", reason="gone", failure="lost"))
+    book.transact(lambda transaction: transaction.append("end", run="r"))
+    found = [planning.Probe("a", reachable=False), planning.Probe("b", reachable=False), planning.Probe("c", version="1.0")]
+    planned_again(book, found, limits.complete({"max_down": 4}, 3))
+    decision = book.look(lambda view: gate.decide(view, state.DRAIN, "c"))
+    assert decision.answer == "stop" and "the failure budget of 1 is spent by a, b" in decision.reason
+
+
+def test_the_share_of_failures_counts_every_node_that_ever_went(book):
+    names = ["n%02d" % number for number in range(40)]
+    book.transact(lambda transaction: plan(transaction, *names))
+    for name in names[:20]:
+        book.transact(lambda transaction, name=name: go(transaction, name))
+        value = "rolled_back" if name in ("n00", "n01") else "done"
+        book.transact(lambda transaction, name=name, value=value: transaction.append("state", run="r", node=name, state=value, failure="hard"))
+    found = [planning.Probe(name, version="2.0" if "n01" < name < "n20" else "1.0") for name in names]
+    planned_again(book, found, limits.complete({"failure_budget": 9, "failure_percent": 10, "common_cause": 0}, 40))
+    view = book.view()
+    assert (view.went, view.attempted) == (0, 20)
+    assert gate.decide(view, state.DRAIN, "n20").answer == "go"
+    assert [event["event"] for event in book.events()].count("plan") == 2 and state.reduce(book.events()).attempted == 20
+
+
+def test_a_pause_and_limits_and_skips_outlive_their_controller(book):
+    book.transact(lambda transaction: plan(transaction, "a", "b", "c", "d"))
+    book.transact(lambda transaction: go(transaction, "d"))
+    said = {"run": "r", "user": "kim", "reason": "why"}
+    book.transact(lambda transaction: transaction.append("control", verb="pause", **said))
+    book.transact(lambda transaction: transaction.append("control", verb="skip", node="b", **said))
+    book.transact(lambda transaction: transaction.append("control", verb="skip", node="d", **said))
+    book.transact(lambda transaction: transaction.append("control", verb="set_budget", policy={"max_down": 2, "node_s": 60}, **said))
+    found = [planning.Probe(name, version="1.0") for name in "abcd"]
+    made = planned_again(book, found, limits.complete({"max_down": 1, "node_s": 30}, 4))
+    lines = "\n".join(planning.describe(made, "r1"))
+    assert "paused by kim: why" in lines and "rollout_verb=resume" in lines
+    assert "max_down is 2, as set_budget left it, and not 1" in lines
+    assert "set_budget had node_s at 60 (not 900); rollout_node_s is given as 30 now, which holds" in lines
+    assert "left out: b, skipped, skipped by kim: why (rollout_control with rollout_verb=retry takes it back)" in lines
+    view = book.view()
+    assert (view.paused, view.policy["max_down"], view.policy["node_s"]) == ("kim: why", 2, 30)
+    assert (view.nodes.get("b").state, view.nodes.get("d").order) == ("skipped", "skipped by kim: why")
+    assert gate.decide(view, state.DRAIN, "a").answer == "wait" and "paused by kim" in gate.decide(view, state.DRAIN, "a").reason
+    # The run that took over dies as well.
+    planned_again(book, found, limits.complete({"max_down": 1, "node_s": 30}, 4), run="t")
+    assert (book.view().paused, book.view().policy["max_down"], book.view().nodes.get("b").state) == ("kim: why", 2, "skipped")
+    replayed = state.reduce(book.events())
+    assert {key: getattr(book.view(), key) for key in ledger.HEAD} == {key: getattr(replayed, key) for key in ledger.HEAD}
+    # One that came to its end has said its last word.
+    book.transact(lambda transaction: transaction.append("end", run="t"))
+    planned_again(book, found, run="u")
+    view = book.view()
+    assert (view.paused, view.policy["max_down"], view.nodes.get("b").state, view.changed) == ("", 1, "pending", {})
+
+
+def test_a_stop_whose_controller_died_waits_for_a_word(book):
+    book.transact(lambda transaction: plan(transaction, "a", "b"))
+    book.transact(lambda transaction: transaction.append("control", run="r", verb="stop", user="kim", reason="wrong version"))
+    planned_again(book, [planning.Probe(name, version="1.0") for name in "ab"])
+    view = book.view()
+    assert view.stopped == "" and gate.decide(view, state.DRAIN, "a") == gate.Decision("wait", "paused by kim: wrong version (it was a stop)")
+    book.transact(lambda transaction: transaction.append("control", run="s", verb="resume", user="kim", reason="the right one now"))
+    assert gate.decide(book.view(), state.DRAIN, "a").answer == "go"
+
+
+def test_a_node_that_drained_and_was_paused_for_hours_is_pending_again(book):
+    book.transact(lambda transaction: plan(transaction, "a"))
+    now = datetime.datetime.now(datetime.timezone.utc)
+    book.transact(lambda transaction: transaction.append("grant", run="r", node="a", phase="drain", ticket="t",
+                                                         expires=ledger.timestamp(now + datetime.timedelta(hours=4))))
+
+    def down(transaction, after_h):
+        decision = gate.decide(transaction.view, state.DOWN, "a", None, now + datetime.timedelta(hours=after_h))
+        if decision.answer == "stop":
+            transaction.append("state", run="r", node="a", state="pending", reason=decision.reason)
+        return decision
+
+    book.transact(lambda transaction: transaction.append("control", run="r", verb="pause", user="kim", reason="why"))
+    assert book.transact(lambda transaction: down(transaction, 3)).answer == "wait"
+    assert book.transact(lambda transaction: down(transaction, 5)).answer == "stop"
+    node = book.view().nodes.get("a")
+    assert (node.state, node.ticket, node.went) == ("pending", None, None) and "its leave to drain is of" in node.reason

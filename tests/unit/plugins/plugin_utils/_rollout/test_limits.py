@@ -39,6 +39,7 @@ def test_what_is_no_amount(value):
         ({"canary_soak_s": "1 h"}, "rollout_canary_soak_s is '1 h'"),
         ({"ticket_s": 5}, "rollout_ticket_s is 5"),
         ({"common_cause": "x"}, "rollout_common_cause is 'x'"),
+        ({"on_failure": "shrug"}, "rollout_on_failure is 'shrug'; expected rollback, quarantine or stop"),
         ({"typo": 1}, "unknown entry typo"),
     ],
 )

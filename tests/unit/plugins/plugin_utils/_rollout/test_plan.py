@@ -3,9 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, plan, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.plan import Probe
 
 POLICY = limits.complete({}, 10)
@@ -16,9 +18,9 @@ def probes(*names, **fields):
 
 
 def before(name, value, from_version="1.0", to_version="2.0"):
-    view = state.Rollout()
-    view.nodes.put(state.Node(name, state=value, from_version=from_version, to_version=to_version))
-    return view
+    """A run that ended."""
+    failure = state.HARD if value in state.FAILED else ""
+    return story(state.Node(name, state=value, from_version=from_version, to_version=to_version, failure=failure), finished="2026-01-01T00:00:00.000Z")
 
 
 def test_failure_domains_take_turns_and_numbers_sort_as_numbers():
@@ -98,7 +100,7 @@ def test_a_node_out_of_service_holds_its_slot_also_when_it_is_left_out(value, ke
     made = plan.build("2.0", probes("a-r1"), POLICY, previous=before("z", value))
     assert made.order == ["a-r1"] and ("z" in made.nodes) == kept
     if kept:
-        assert (made.nodes["z"]["state"], made.nodes["z"]["failure"]) == (value, state.SICK)
+        assert (made.nodes["z"]["state"], made.nodes["z"]["failure"]) == (value, state.HARD)
 
 
 def test_every_node_can_have_a_version_of_its_own():
@@ -116,8 +118,11 @@ def test_the_digest_tells_plans_apart_and_nothing_else():
         plan.build("2.0", found, dict(POLICY, max_down=2)),
         plan.build("2.0", found, POLICY, canaries=["b-r2"]),
         plan.build("2.0", probes("a-r1", "b-r2", version="1.1"), POLICY),
+        plan.build("2.0", found, POLICY, canaries=["a-r1"]),  # the same order, and others wait for it
+        plan.build("2.0", [dataclasses.replace(probe, domains={"rack": "rack_r9"}) for probe in found], POLICY),  # a cap holds others apart
+        plan.build("2.0", found, limits.complete({"on_failure": "stop"}, 10)),
     ]
-    assert len({one.sha256} | {other.sha256 for other in others}) == 6
+    assert len({one.sha256} | {other.sha256 for other in others}) == 9
 
 
 def test_ten_thousand_nodes_are_planned_in_seconds_and_none_is_forgotten():
@@ -174,3 +179,105 @@ def test_the_plan_for_people():
     lines = plan.describe(made, "x")
     assert lines[0].startswith("Rollout x: 1 of 2 nodes to 2.0, at most 1 down at a time, stop at 1 failed (plan ")
     assert lines[1:] == ["  1. a-r1 (rack_r1): driver 1.0 -> 2.0", "  left out: b-r2, skipped, already at 2.0"]
+
+
+def story(*nodes, finished=None, **fields):
+    """What an earlier run of the rollout left behind."""
+    view = state.Rollout(rollout_id="x", run="before", finished=finished, **fields)
+    for node in nodes:
+        view.nodes.put(dataclasses.replace(node, from_version=node.from_version or "1.0", to_version=node.to_version or "2.0"))
+    return view
+
+
+@pytest.mark.parametrize("value", state.IN_FLIGHT)
+def test_a_canary_that_was_in_flight_when_its_controller_died_is_one_again(value):
+    left = story(state.Node("z-r9", value, canary=True))
+    for named in (["z-r9"], []):
+        made = plan.build("2.0", probes("a-r1", "z-r9"), POLICY, previous=left, canaries=named)
+        assert (made.order, made.suspects, made.canaries) == (["z-r9", "a-r1"], ["z-r9"], ["z-r9"])
+        assert any("z-r9" in line and "was in flight when its controller died, canary" in line for line in plan.describe(made, "x"))
+    assert plan.build("2.0", probes("a-r1", "z-r9"), POLICY, previous=story(state.Node("z-r9", value)), canaries=["z-r9"]).canaries == ["z-r9"]
+
+
+def test_nobody_goes_beside_a_canary_that_is_taken_up_again():
+    made = plan.build("2.0", probes("a-r1", "z-r9"), limits.complete({"max_down": 2, "canary_soak_s": 60}, 2), canaries=["z-r9"],
+                      previous=story(state.Node("z-r9", "soaking", canary=True)))
+    event = {"event": "plan", "run": "r", "time": "2026-01-01T00:00:00.000Z", "rollout_id": "x", "target": "2.0", "order": made.order, "nodes": made.nodes,
+             "policy": made.policy, "sha256": made.sha256}
+    view = state.reduce([event])
+    assert gate.decide(view, state.DRAIN, "z-r9").answer == "go"
+    assert gate.decide(view, state.DRAIN, "a-r1").answer == "wait"
+    assert gate.decide(view, state.DRAIN, "a-r1", ["a-r1"]).answer == "stop", "the canary has left the play"
+
+
+def test_one_canary_of_a_stratum_is_enough_also_when_it_was_in_flight():
+    found = [Probe(name, version="1.0", stratum="h100") for name in ("a", "b", "c")]
+    made = plan.build("2.0", found, POLICY, previous=story(state.Node("c", "down")), canaries_per_stratum=1)
+    assert made.canaries == ["c"]
+
+
+@pytest.mark.parametrize(
+    "probe, words",
+    [
+        (Probe("c", reachable=False), "c, which cannot go: lost, did not answer before the rollout: unreachable"),
+        (Probe("c", version="1.0", error="dpkg is broken"), "c, which cannot go: failed, could not be examined: dpkg is broken"),
+        (Probe("c", version="1.0", quarantined="a marker"), "c, which cannot go: quarantined, was quarantined before: a marker"),
+    ],
+)
+def test_a_canary_that_cannot_go_is_said_before_anybody_goes(probe, words):
+    with pytest.raises(plan.PlanError, match=words + ".*repaired.*rollout_canaries.*Nothing was changed"):
+        plan.build("2.0", probes("a-r1") + [probe], POLICY, canaries=["c"])
+
+
+def test_a_canary_that_is_where_it_should_go_stands_in_nobodys_way():
+    found = probes("a-r1") + [Probe("c", version="2.0"), Probe("d", version="2.0")]
+    made = plan.build("2.0", found, POLICY, previous=story(state.Node("d", "done")), canaries=["c", "d"])
+    assert (made.order, made.canaries) == (["a-r1"], [])
+    assert (made.nodes["d"]["canary"], made.nodes["c"].get("canary", False)) == (True, False), "one that was at the target before has shown nothing"
+
+
+GONE, MARKED = Probe("a", reachable=False), Probe("a", version="1.0", quarantined="a marker")
+
+
+@pytest.mark.parametrize(
+    "found, left, expected",
+    [
+        (GONE, state.Node("a", "lost", failure="lost", signature="s"), ("lost", "lost", "s")),
+        (GONE, state.Node("a", "rolled_back", failure="hard", signature="s"), ("lost", "hard", "s")),
+        (MARKED, state.Node("a", "quarantined", failure="hard", signature="s"), ("quarantined", "hard", "s")),
+        (MARKED, state.Node("a", "lost", failure="lost"), ("quarantined", "lost", "")),
+        (GONE, state.Node("a", "lost", failure="sick"), ("lost", "sick", "")),  # it was so before the first run
+        (GONE, state.Node("a", "pending"), ("lost", "sick", "")),  # nobody had touched it
+        (GONE, state.Node("a", "done"), ("lost", "sick", "")),
+        (MARKED, state.Node("a", "pending"), ("quarantined", "sick", "")),
+        (Probe("a", version="1.0", error="dpkg"), state.Node("a", "rolled_back", failure="hard"), ("failed", "hard", "")),
+        (Probe("a", version=None), state.Node("a", "rolled_back", failure="hard"), ("failed", "hard", "")),
+    ] + [(GONE, state.Node("a", value), ("lost", "lost", "")) for value in state.IN_FLIGHT]
+    + [(MARKED, state.Node("a", value), ("quarantined", "hard", "")) for value in state.IN_FLIGHT],
+)
+@pytest.mark.parametrize("finished", [None, "2026-01-01T00:00:00.000Z"])
+def test_what_a_rollout_did_to_a_node_is_charged_to_its_next_run_too(found, left, expected, finished):
+    node = plan.build("2.0", [found], POLICY, previous=story(left, finished=finished)).nodes["a"]
+    assert (node["state"], node["failure"], node.get("signature", "")) == expected
+
+
+def test_a_node_that_is_left_out_is_charged_too():
+    left = story(state.Node("y", "lost", failure="lost"), state.Node("z", "quarantined", failure="sick"), state.Node("x", "down"))
+    nodes = plan.build("2.0", probes("a-r1"), POLICY, previous=left, abandoned=["x"]).nodes
+    assert {name: nodes[name]["failure"] for name in "xyz"} == {"x": "lost", "y": "lost", "z": "sick"}
+
+
+@pytest.mark.parametrize("value", ["rolled_back", "failed"])
+def test_failures_stand_in_a_run_that_goes_on_and_are_tried_again_in_a_new_one(value):
+    left = state.Node("a", value, failure="hard", signature="s", reason="GPU 3 is gone")
+    found = [Probe("a", version="1.0"), Probe("b", version="1.0")]
+    going_on = plan.build("2.0", found, POLICY, previous=story(left))
+    node = going_on.nodes["a"]
+    assert (going_on.order, node["state"], node["failure"], node["signature"], node["reason"]) == (["b"], value, "hard", "s", "GPU 3 is gone")
+    assert any("run before did not end" in line for line in plan.describe(going_on, "x")) and any(
+        "failures count on: a" in line and "rollout_verb=retry" in line for line in plan.describe(going_on, "x"))
+    anew = plan.build("2.0", found, POLICY, previous=story(left, finished="2026-01-01T00:00:00.000Z"))
+    assert anew.order == ["a", "b"] and anew.nodes["a"].get("failure", "") == ""
+    assert "1. a: driver 1.0 -> 2.0, tried again after: %s, GPU 3 is gone" % value in "\n".join(plan.describe(anew, "x"))
+    sick = plan.build("2.0", found, POLICY, previous=story(state.Node("a", "failed", failure="sick")))
+    assert sick.order == ["a", "b"], "it is examined again"

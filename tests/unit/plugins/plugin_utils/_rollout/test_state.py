@@ -7,6 +7,7 @@ import datetime
 
 import pytest
 
+from ansible_collections.gpufleet.lifecycle.plugins.modules import rollout_control
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.state import reduce
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout.views import LATER, TIME, grant
@@ -230,3 +231,14 @@ def test_verdict(states, expected):
     assert state.verdict(view, ended=True) == expected
     assert state.verdict(view, ended=False) == "running"
     assert state.nothing_left(view) is (set(states) <= set(state.ENDED))
+
+
+@pytest.mark.parametrize("verb", state.VERBS)
+def test_whatever_an_operator_may_say_can_be_taken_in(verb):
+    assert verb in rollout_control.ARGUMENT_SPEC["verb"]["choices"]
+    view = reduce([plan_event("a"), control(verb, node="a", policy={}) if verb in state.OF_NODES else control(verb, policy={})])
+    assert view.run == "r"
+
+
+def test_every_verb_of_the_module_is_one():
+    assert set(rollout_control.ARGUMENT_SPEC["verb"]["choices"]) == set(state.VERBS) | {"status"}

@@ -27,7 +27,8 @@ class ActionModule(RolloutAction):
             line = "%s: %s" % (node, " ".join([arguments["step"] or "", "(%s)" % arguments["detail"] if arguments["detail"] else ""]).strip() or "go")
             self.say(line)
             return {"answer": "go", "reason": "outside of any rollout", "phase": arguments["phase"], "recover": False, "resume": "", "failure": "",
-                    "documents": {}, "ticket": None, "from_version": None, "to_version": None, "attempt": 0, "position": None, "total": 0, "numbers": {}, "turn": 1, "soak_s": 0}
+                    "documents": {}, "ticket": None, "from_version": None, "to_version": None, "attempt": 0, "position": None, "total": 0, "numbers": {},
+                    "turn": 1, "soak_s": 0}
         book = self.book(arguments)
         if arguments["step"] and state.STEPS.get(arguments["step"], ("",))[0] != arguments["phase"]:
             raise state.StateError("rollout_gate was told step %r, which is none of phase %s: %s." % (

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import datetime
+import difflib
 import uuid
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_plan import ARGUMENT_SPEC
@@ -15,6 +16,11 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action
 # Every number of the policy that is an option; the others are found out here.
 LIMITS = tuple(key for key in limits.DEFAULTS if key in ARGUMENT_SPEC)
 APPROVAL_LETTERS = 8
+# Variables of upgrade.yml: the options of this action, but for those that it finds out or calls otherwise, and those of other tasks.
+OTHERWISE = ("rollout_id", "artifact_dir", "target", "targets", "audits", "markers", "domains", "domain_group_prefix", "variables", "role_mode")
+VARIABLES = tuple(sorted(
+    ["rollout_" + key for key in ARGUMENT_SPEC if key not in OTHERWISE]
+    + ["rollout_id", "rollout_version", "rollout_domain_prefix", "rollout_hold_deadline_s", "rollout_hold_age_s", "rollout_on_failure", "rollout_report_dir"]))
 
 
 def failure_domains(groups, prefix, given):
@@ -53,10 +59,23 @@ def approval(arguments, made):
     return made.sha256 if len(given) >= APPROVAL_LETTERS and made.sha256.startswith(given) else ""
 
 
+def known(given):
+    """Refuse a variable that only looks like one of a rollout: a limit with its name misspelt would hold nobody."""
+    for name in sorted(set(given) - set(VARIABLES)):
+        near = difflib.get_close_matches(name, VARIABLES, 1)
+        raise plan.PlanError("%s is no variable of a rollout%s. Correct it, or call a variable of your own otherwise. Nothing was changed." % (
+            name, ": did you mean %s?" % near[0] if near else ""))
+
+
 class ActionModule(RolloutAction):
     ARGUMENT_SPEC = ARGUMENT_SPEC
 
     def act(self, arguments, task_vars):
+        known(arguments["variables"])
+        if arguments["role_mode"] != "ledger":
+            raise plan.PlanError(
+                "gpu_node_upgrade_rollout_mode is %r: nodes would be taken without leave and without a record. Expected ledger in a rollout; "
+                "leave the variable out, or take a single node with the role itself. Nothing was changed." % (arguments["role_mode"],))
         undo = self.undone(arguments)
         targets = self.targets(arguments, undo)
         book = self.book(arguments, arguments["rollout_id"] or self.default_id(arguments, undo, targets))

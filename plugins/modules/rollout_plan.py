@@ -51,6 +51,17 @@ options:
       - A version for each node by its name; O(target) goes before it.
     type: dict
     default: {}
+  variables:
+    description:
+      - The names of all variables of the play that begin with C(rollout_). One that the playbook does not have is refused, since a limit whose
+        name is misspelt would hold nobody.
+    type: list
+    elements: str
+    default: []
+  role_mode:
+    description: What C(gpu_node_upgrade_rollout_mode) is. Anything but V(ledger) is refused, since nodes would be taken without leave.
+    type: str
+    default: ledger
   undo:
     description:
       - The id of a rollout whose nodes shall go back to the version that it found on them, or V(last) for the one that was planned last.
@@ -294,6 +305,8 @@ ARGUMENT_SPEC = dict(
     ledger=dict(type="str", default=""),
     target=dict(type="str", default=""),
     targets=dict(type="dict", default={}),
+    variables=dict(type="list", elements="str", default=[]),
+    role_mode=dict(type="str", default="ledger"),
     undo=dict(type="str", default=""),
     audits=dict(type="dict", required=True),
     markers=dict(type="dict", default={}),

@@ -375,6 +375,14 @@ def test_limit_keeps_the_others_out_and_an_unknown_version_is_refused(fleet):
     assert none.rc == 2 and "rollout_max_down is 0" in none.output
     forks = fleet.run("upgrade", "--forks=2", rollout_max_down=3)
     assert forks.rc == 2 and "run it with --forks 3 or more" in forks.output
+    others = fleet.directory / "others.json"
+    others.write_text(json.dumps({"all": {"hosts": {"web1": {"ansible_connection": "local"}}}}))
+    outside = fleet.run("upgrade", "-i", str(others), "--limit", "web1")
+    assert outside.rc == 2 and "No host of gpu_nodes is within the limit web1" in outside.output
+    misspelt = fleet.run("upgrade", rollout_domain_cap={"rack": 1})
+    assert misspelt.rc == 2 and "rollout_domain_cap is no variable of a rollout: did you mean rollout_domain_caps?" in misspelt.output
+    ungated = fleet.run("upgrade", gpu_node_upgrade_rollout_mode="none")
+    assert ungated.rc == 2 and "nodes would be taken without leave" in ungated.output
     assert fleet.touched() == [] and not fleet.artifacts.exists()
 
     limited = fleet.run("upgrade", "--limit", "a2")

@@ -191,8 +191,8 @@ def spent(policy, failed, went):
         if len(of_class) >= most:
             return "the failure budget of %d %s failure%s is spent by %s" % (most, failure, "" if most == 1 else "s", listed(node.name for node in of_class))
     share = policy["failure_percent"]
-    # Of few nodes any failure is a large share; they are the absolute budget's business.
-    if share is not None and went * share >= 100 and len(mine) * 100.0 > share * went:
+    # Of few nodes any failure is a large share; they are the absolute budget's business, unless none at all is allowed.
+    if share is not None and (share == 0 or went * share >= 100) and len(mine) * 100.0 > share * went:
         return "%d of %d nodes that went have failed, more than %g %%: %s" % (len(mine), went, share, names)
     if policy["max_delta_unhealthy"] is not None and len(mine) * 100.0 > policy["max_delta_unhealthy"] * policy["fleet"]:
         return "%d of %d nodes are unhealthy since the rollout began, more than %g %% of the fleet: %s" % (

@@ -33,6 +33,7 @@ class ActionModule(RolloutAction):
         if arguments["step"] and state.STEPS.get(arguments["step"], ("",))[0] != arguments["phase"]:
             raise state.StateError("rollout_gate was told step %r, which is none of phase %s: %s." % (
                 arguments["step"], arguments["phase"], ", ".join(name for name, (phase, dummy) in state.STEPS.items() if phase == arguments["phase"])))
+        holds.check_times(arguments["hold_age_s"], arguments["hold_deadline_s"])
         phase = arguments["phase"]
         turn = arguments["turn"] + 1
         # The list of live hosts is as old as this task: every turn is a task of its own, so that the next one sees who has gone.

@@ -85,6 +85,7 @@ class ActionModule(RolloutAction):
             ledger.check_node(name)
         probes = [probe(name, audit, markers.get(name), domains.get(name, {})) for name, audit in arguments["audits"].items()]
         holds.check(arguments["hold_queries"])
+        holds.check_times(arguments["hold_age_s"], arguments["hold_deadline_s"])
         outbox.check(arguments["webhook"])
         given = dict({key: arguments[key] for key in LIMITS}, holds=holds.wanted(arguments["hold_queries"]))
         policy = limits.complete(dict(given, waves=given["waves"] if arguments["mode"] == "waves" else []), len(probes))
@@ -99,7 +100,7 @@ class ActionModule(RolloutAction):
             return made
 
         made, run = book.look(make), None
-        self.enough_forks(made.policy, task_vars)
+        self.enough_forks(made.policy, len(probes), task_vars)
         if not self.check:
             # A plan that cannot be made leaves nothing behind; from here on there is one.
             run, controller = uuid.uuid4().hex, self.controller()
@@ -124,15 +125,15 @@ class ActionModule(RolloutAction):
         }
 
     @staticmethod
-    def enough_forks(policy, task_vars):
-        """A node that is down, drains or waits for a slot holds one fork."""
+    def enough_forks(policy, count, task_vars):
+        """A node that is down, drains or waits for a slot holds one fork. As long as no node drains ahead of its slot, those that drain have one."""
         forks = int(task_vars.get("ansible_forks") or 0)
-        needed = max(policy["max_down"], policy["max_draining"])
+        down, draining = policy["max_down"], policy["max_draining"]
+        needed = min(count, down + (draining if draining > down else 0))
         if forks and forks < needed:
-            key = "max_down" if policy["max_down"] >= policy["max_draining"] else "max_draining"
             raise plan.PlanError(
-                "rollout_%s is %d, but this run has %d forks, and a node in flight holds one: run it with --forks %d or more." % (key, needed, forks, needed)
-            )
+                "rollout_max_down is %d%s, and this run has %d forks; every node in flight holds one: run it with --forks %d or more. Nothing was changed."
+                % (down, " and rollout_max_draining %d" % draining if draining > down else "", forks, needed))
 
     @staticmethod
     def record(transaction, book, run, make, controller, arguments, undo):

@@ -31,6 +31,8 @@ class ActionModule(RolloutAction):
             doc, story = self.end(book, arguments), None
         else:
             doc, story = publish.gather(book, over or not self.running(book))
+        if doc is None:
+            return self.without(book, arguments)
         lines = report.table(doc)
         for line in lines:
             self.say(line)
@@ -46,6 +48,16 @@ class ActionModule(RolloutAction):
                 msg="Rollout %s to %s is %s (%s). The report is %s."
                 % (rollout_id, doc["target"], doc["verdict"], report.count(doc), book.path(publish.NAMES["html"])),
             )
+        return result
+
+    @staticmethod
+    def without(book, arguments):
+        """The result where no report can be made: what the ledger says is what counts."""
+        verdict, target = book.look(lambda view: (state.verdict(view, True), view.target))
+        result = {"report": {}, "verdict": verdict, "table": [], "directory": book.directory}
+        if arguments["fail_unless_complete"] and verdict != "complete":
+            result.update(failed=True, msg="Rollout %s to %s is %s. No report of it could be made: see the warning above, and the ledger in %s." % (
+                book.rollout_id, target, verdict, book.shown))
         return result
 
     def end(self, book, arguments):

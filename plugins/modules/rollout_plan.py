@@ -96,7 +96,8 @@ options:
     default: 1
   failure_percent:
     description:
-      - No further node starts when more than this share of the nodes that went has failed. It counts from the first node on that is such a share.
+      - No further node starts when more than this share of the nodes that went has failed. It counts from the first node on that is such a share;
+        with V(0) the first failure stops the rollout.
     type: raw
   failure_classes:
     description:

@@ -155,14 +155,16 @@ def _canaries(view, node, present):
     canaries = view.nodes.canaries()
     failed = [other for other in canaries if other.state in state.FAILED and other.failure != state.SICK]
     if len(failed) > view.policy["canary_failures"]:
-        return Decision("stop", "canary %s failed: %s" % (failed[0].name, failed[0].reason or failed[0].state))
+        return Decision("stop", "canary %s failed: %s: clear the cause and run again, with another canary or a larger rollout_canary_failures if that is what "
+                        "you want" % (failed[0].name, (failed[0].reason or failed[0].state).rstrip(". ")))
     shown = [other for other in canaries if other.state == "done"]
     if canaries and not shown and all(other.state in state.ENDED for other in canaries):
-        return Decision("stop", "no canary is done, so nothing is known of the change: %s" % listed(
+        return Decision("stop", "no canary is done, so nothing is known of the change: %s: run again with rollout_canaries naming one that can go" % listed(
             "%s is %s" % (other.name, other.state) for other in canaries))
     left = [other.name for other in canaries if (other.state == "pending" or other.suspect) and present is not None and other.name not in present]
     if left:
-        return Decision("stop", "canary %s did not go, so that nothing is known of the change where it would have shown" % listed(left))
+        return Decision("stop", "canary %s did not go, so that nothing is known of the change where it would have shown: see why it left the play, and run "
+                        "again" % listed(left))
     waiting = ["%s%s" % (other.name, " (it soaks)" if other.state == "soaking" else "") for other in canaries if other.state not in state.ENDED]
     return Decision("wait", "canaries go first: %s" % listed(waiting)) if waiting else None
 
@@ -208,12 +210,16 @@ def _domains(view, node, out):
     for key, cap in sorted(view.policy["domain_caps"].items()):
         place = node.domains.get(key)
         if not place:
-            return Decision("stop", "its %s is not known, and at most %d node%s of one may be out at a time" % (key, cap, "" if cap == 1 else "s"))
+            return Decision("stop", "its %s is not known, and at most %d node%s of one may be out at a time: name it in gpufleet_domains, or by a group, and run "
+                            "again" % (key, cap, "" if cap == 1 else "s"))
         there = out.get((key, place), [])
         if len(there) >= cap:
             gone = [other for other in there if other.state in state.OUT_OF_SERVICE]
-            return Decision("stop" if len(gone) >= cap else "wait", "%d of %d nodes of %s %s are out: %s" % (
-                len(there), cap, key, place, listed(other.name for other in there)))
+            words = "%d of %d nodes of %s %s are out: %s" % (len(there), cap, key, place, listed(other.name for other in there))
+            if len(gone) < cap:
+                return Decision("wait", words)
+            return Decision("stop", words + ": have these repaired, or raise the cap (rollout_control with rollout_verb=set_budget, or rollout_domain_caps in "
+                            "the next run)")
     return None
 
 

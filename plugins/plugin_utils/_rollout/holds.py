@@ -42,6 +42,14 @@ def check(queries):
             raise HoldError("rollout_hold_queries: the timeout of %s is %g; expected more than 0 and at most 120 seconds." % (query["name"], query["timeout"]))
 
 
+def check_times(age_s, deadline_s):
+    """Refuse times that would make an answer worth nothing, or worth something for ever."""
+    for name, value, least, most in (("age_s", age_s, 0, 3600), ("deadline_s", deadline_s, 1, 7 * 86400)):
+        if not least <= value <= most:
+            raise HoldError("rollout_hold_%s is %s; expected %d to %d seconds. Give another value and run again. Nothing was changed." % (
+                name, value, least, most))
+
+
 def wanted(queries):
     """What the policy remembers of them: text by name. Neither a URL nor a header is in it."""
     return {query["name"]: query["query"] for query in queries}

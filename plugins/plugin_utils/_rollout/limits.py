@@ -42,7 +42,12 @@ ON_FAILURE = ("rollback", "quarantine", "stop")
 
 
 class LimitError(Exception):
-    """A limit cannot be followed; the message names it, what was found and what is expected."""
+    """A limit cannot be followed; the message names it, what was found, what is expected and what to do."""
+
+    def __init__(self, message):
+        name = re.search(r"rollout_[a-z_]+", message)
+        super().__init__("%s Give %s (with -e, in the inventory, or in rollout_limits for set_budget) and run again. Nothing was changed." % (
+            message, "%s another value" % name.group(0) if name else "known ones"))
 
 
 def amount(key, value, fleet):
@@ -108,7 +113,7 @@ def complete(given, fleet):
     policy["failure_budget"] = amount("failure_budget", policy["failure_budget"], fleet)
     for key in ("max_down", "max_draining", "failure_budget"):
         if policy[key] < 1:
-            raise LimitError("rollout_%s is %s; expected 1 or more, otherwise no node could ever start." % (key, given.get(key)))
+            raise LimitError("rollout_%s is %s; expected 1 or more, such as rollout_%s=1, otherwise no node could ever start." % (key, given.get(key), key))
     for key in ("failure_percent", "max_delta_unhealthy"):
         policy[key] = percent(key, policy[key])
     policy["failure_classes"] = _amounts("failure_classes", policy["failure_classes"], fleet, state.CLASSES)
@@ -123,6 +128,8 @@ def complete(given, fleet):
     _check_holds(policy["holds"])
     _check_waves(policy["waves"], fleet)
     windows.check(policy["windows"])
+    if policy["node_s"] < 1:
+        raise LimitError("rollout_node_s is 0; expected 1 or more seconds.")
     if policy["growth_start"] == 0:
         raise LimitError("rollout_growth_start is 0; expected 1 or more, otherwise no node could ever start.")
     if policy["ticket_s"] < 60:
@@ -191,8 +198,8 @@ def spent(policy, failed, went):
         if len(of_class) >= most:
             return "the failure budget of %d %s failure%s is spent by %s" % (most, failure, "" if most == 1 else "s", listed(node.name for node in of_class))
     share = policy["failure_percent"]
-    # Of few nodes any failure is a large share; they are the absolute budget's business.
-    if share is not None and went * share >= 100 and len(mine) * 100.0 > share * went:
+    # Of few nodes any failure is a large share; they are the absolute budget's business, unless none at all is allowed.
+    if share is not None and (share == 0 or went * share >= 100) and len(mine) * 100.0 > share * went:
         return "%d of %d nodes that went have failed, more than %g %%: %s" % (len(mine), went, share, names)
     if policy["max_delta_unhealthy"] is not None and len(mine) * 100.0 > policy["max_delta_unhealthy"] * policy["fleet"]:
         return "%d of %d nodes are unhealthy since the rollout began, more than %g %% of the fleet: %s" % (

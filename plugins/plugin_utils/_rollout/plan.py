@@ -178,6 +178,22 @@ def _wanted(target, targets, names):
     return wanted
 
 
+def _check_canaries(named, per_stratum, by_name):
+    """Refuse canaries that there are not."""
+    strangers = sorted(set(named) - set(by_name))
+    if strangers:
+        raise PlanError("Canaries that are not among the nodes of this rollout: %s. Name others in rollout_canaries, or take these along (the inventory, "
+                        "--limit). Nothing was changed." % limits.listed(strangers))
+    twice = sorted(name for name in set(named) if list(named).count(name) > 1)
+    if twice:
+        raise PlanError("rollout_canaries names %s twice; expected every canary once. Nothing was changed." % twice[0])
+    if per_stratum < 0:
+        raise PlanError("rollout_canaries_per_stratum is %d; expected a number of at least 0. Nothing was changed." % per_stratum)
+    if per_stratum > len(by_name):
+        raise PlanError("rollout_canaries_per_stratum is %d, and the rollout has %d nodes; expected at most as many. Nothing was changed." % (
+            per_stratum, len(by_name)))
+
+
 def _canaries(named, per_stratum, ready, probes, nodes, previous):
     """Those that were named, those that were canaries when their controller died, then so many more of each stratum until every one is spoken for.
 
@@ -218,13 +234,7 @@ def build(target, probes, policy, previous=None, canaries=(), targets=None, cana
         names = [probe.name for probe in probes]
         raise PlanError("Nodes are named twice: %s." % ", ".join(sorted({name for name in names if names.count(name) > 1})))
     wanted = _wanted(target, targets, list(by_name))
-    strangers = sorted(set(canaries) - set(by_name))
-    if strangers:
-        raise PlanError("Canaries that are not among the nodes of this rollout: %s." % ", ".join(strangers))
-
-    if canaries_per_stratum > len(by_name):
-        raise PlanError("rollout_canaries_per_stratum is %d, and the rollout has %d nodes; expected fewer." % (canaries_per_stratum, len(by_name)))
-
+    _check_canaries(canaries, canaries_per_stratum, by_name)
     going_on = previous is not None and previous.run is not None and previous.finished is None
     nodes = _absent(previous, by_name, abandoned)
     for probe in sorted(probes, key=lambda one: natural(one.name)):
@@ -242,6 +252,10 @@ def build(target, probes, policy, previous=None, canaries=(), targets=None, cana
     spread = spread or ("rack" if "rack" in keys else keys[0] if keys else None)
     rest = round_robin(pending, lambda name: nodes[name]["domains"].get(spread, "") if spread else "")
     first = _canaries(canaries, canaries_per_stratum, suspects + rest, by_name, nodes, previous)
+    count = max(len(first), len(canaries))
+    if count and policy["canary_failures"] > count:
+        raise PlanError("rollout_canary_failures is %d, and there %s; expected at most as many. Nothing was changed." % (
+            policy["canary_failures"], "is 1 canary" if count == 1 else "are %d canaries" % count))
     for name in first + [name for name in canaries if nodes[name]["state"] == "done"]:
         nodes[name]["canary"] = True
     order = suspects + [name for name in first if name not in suspects]

@@ -78,7 +78,18 @@ def refresh(book, now=False, idle=False, textfile_dir="", complain=lambda words:
         if now:
             raise
         complain("The report of rollout %s was not brought up to date: %s" % (book.rollout_id, exc))
-    return gather(book)[0] if now else None
+    return _gathered(book, complain)[0] if now else None
+
+
+def _gathered(book, complain):
+    """What gather gives; (None, None) when it cannot be made, which is told."""
+    try:
+        return gather(book)
+    except store.StoreError:
+        raise
+    except Exception as exc:  # noqa: BLE001 whatever is wrong with a report, it is not worth a rollout
+        complain("The report of rollout %s cannot be made: %s: %s. The rollout goes on without it." % (book.rollout_id, type(exc).__name__, exc))
+        return None, None
 
 
 def _write(book, handle, now, textfile_dir, complain):
@@ -90,8 +101,10 @@ def _write(book, handle, now, textfile_dir, complain):
             places.keep(handle, {"saved_s": saved, "time": begun, "took_s": took, "event": event})
             return None
     event = book.last_event()
-    doc, story = gather(book)
+    doc, story = _gathered(book, complain)
     try:
+        if doc is None:
+            return None
         made = contents(doc, story)
         files.write(book.directory, made)
         if textfile_dir:

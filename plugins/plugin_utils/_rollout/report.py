@@ -46,6 +46,7 @@ def document(view, ended, time=None, last_event=None):
         "target": view.target,
         "sha256": view.sha256,
         "counts": {name: counts[name] for name in state.STATES if counts.get(name)},
+        "left_out": [node.name for node in left_out(view)],
         "paused": view.paused,
         "stopped": view.stopped,
         "held": list(view.held),
@@ -55,6 +56,11 @@ def document(view, ended, time=None, last_event=None):
         "policy": view.policy,
         "nodes": {node.name: _node(node) for node in view.nodes.everything()},
     }
+
+
+def left_out(view):
+    """Nodes that an operator skipped; the others that are skipped had nothing to do."""
+    return [node for node in view.nodes.having("skipped") if node.order]
 
 
 def _node(node):
@@ -114,8 +120,13 @@ def reasons(view, verdict, spent):
         if nodes:
             found.append("%s %s: %s." % (text.count(len(nodes), "node"), words, _names(nodes)))
     over = counts.get("done", 0) + counts.get("skipped", 0)
+    without = left_out(view)
+    if without:
+        found.append("%s left out by an operator, and still at its old version: %s." % (text.count(len(without), "node"), limits.listed(
+            "%s (%s)" % (node.name, node.order.rstrip(".")) for node in without)))
     if verdict == "complete":
-        found.append("Every node is done or had nothing to do: %d done, %d skipped." % (counts.get("done", 0), counts.get("skipped", 0)))
+        found.append("Every %snode is done or had nothing to do: %d done, %d skipped." % (
+            "other " if without else "", counts.get("done", 0), counts.get("skipped", 0) - len(without)))
     elif not counts:
         found.append("No node was planned.")
     elif over:
@@ -156,6 +167,9 @@ def next_steps(view, verdict, spent):
     if view.nodes.having("pending"):
         found.append("The nodes that did not go serve as before. When the cause is clear, run the same playbook again to go on%s; or take back those that are "
                      "done with gpufleet.lifecycle.rollback." % (", with a larger budget if that is what you want" if spent else ""))
+    if left_out(view):
+        found.append("%s (left out by an operator): %s." % (_names(left_out(view)), "the next run takes it, unless it is skipped again" if view.finished else (
+            "to take it in the run that goes on: rollout_control with rollout_verb=retry")))
     return found
 
 
@@ -222,7 +236,10 @@ def table(doc):
                  if node["reason"] and not (folded and node["state"] in ("done", "skipped", "pending")))
     if when_over(doc):
         lines.append(when_over(doc))
-    lines.append("%s: %s, target %s" % (doc["verdict"], count(doc), text.line(doc["target"])))
+    without = doc["left_out"]
+    lines.append("%s%s: %s, target %s" % (
+        doc["verdict"], ", without %s that an operator left out (%s)" % (text.count(len(without), "node"), limits.listed(map(text.line, without)))
+        if without else "", count(doc), text.line(doc["target"])))
     return lines
 
 

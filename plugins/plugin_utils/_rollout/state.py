@@ -339,10 +339,12 @@ def require_in_flight(view, name):
     """The node, when this run has given it leave that is not used up."""
     node = view.nodes.get(name)
     if node is None:
-        raise StateError("%s is not in the plan of rollout %s." % (name, view.rollout_id))
+        raise StateError("%s is not in the plan of rollout %s: run gpufleet.lifecycle.upgrade with it among its nodes. Nothing was changed." % (
+            name, view.rollout_id))
     if node.state not in IN_FLIGHT or node.suspect or node.ticket is None:
         raise StateError(
-            "%s is %s in rollout %s and has no leave to change anything: rollout_gate has to answer go first." % (name, node.state, view.rollout_id)
+            "%s is %s in rollout %s and has no leave to change anything; rollout_gate has to answer go first: run gpufleet.lifecycle.upgrade from its "
+            "beginning, without --start-at-task, --tags or --step. Nothing was changed." % (name, node.state, view.rollout_id)
         )
     return node
 

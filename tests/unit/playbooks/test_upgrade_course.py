@@ -461,6 +461,7 @@ def test_an_operator_steers_a_rollout_while_it_runs(fleet):
         process.wait()
         process.log.close()
     assert process.returncode == 0
+    assert "complete, without 1 node that an operator left out (a2)" in (fleet.directory / "output0").read_text()
     assert fleet.states("upgrade-" + NEW) == {"a1": "done", "a2": "skipped", "a3": "done"}
     assert fleet.touched() == ["a1", "a3"]
 

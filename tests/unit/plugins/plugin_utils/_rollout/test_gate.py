@@ -201,7 +201,8 @@ def test_a_node_that_its_failure_domain_holds_back_holds_back_nobody_else():
 
 def test_a_node_whose_failure_domain_is_not_known_does_not_go():
     decision = ask(view_of({"a": "pending"}, domain_caps={"rack": 1}))
-    assert (decision.answer, decision.reason) == ("stop", "its rack is not known, and at most 1 node of one may be out at a time")
+    assert (decision.answer, decision.reason) == (
+        "stop", "its rack is not known, and at most 1 node of one may be out at a time: name it in gpufleet_domains, or by a group, and run again")
 
 
 @pytest.mark.parametrize("down, window, expected", [(0, 1, "go"), (1, 1, "wait"), (1, 2, "go"), (3, 4, "go"), (4, 4, "wait"), (4, 9, "wait")])
@@ -285,3 +286,22 @@ def test_leave_to_drain_by_another_plan_is_none_to_go_down():
     assert decision.answer == "stop" and "by another plan (eeeeeeeeeeee) than the one that is followed now (ffffffffffff)" in decision.reason
     view.nodes.get("a").ticket = None
     assert ask(view, phase=state.DOWN, now=SATURDAY).answer == "stop"
+
+
+CANARY_NEXT = "clear the cause and run again, with another canary or a larger rollout_canary_failures if that is what you want"
+
+
+@pytest.mark.parametrize(
+    "others, canaries, policy, present, ends",
+    [
+        ({"b": "rolled_back"}, ("b",), {"failure_budget": 9}, None, CANARY_NEXT),
+        ({"b": "skipped"}, ("b",), {}, None, "run again with rollout_canaries naming one that can go"),
+        ({"b": "pending"}, ("b",), {}, ["a"], "see why it left the play, and run again"),
+        ({"b": "quarantined"}, (), {"failure_budget": 9, "max_down": 5, "domain_caps": {"rack": 1}}, None,
+         "have these repaired, or raise the cap (rollout_control with rollout_verb=set_budget, or rollout_domain_caps in the next run)"),
+    ],
+)
+def test_who_is_told_to_stop_is_told_what_to_do(others, canaries, policy, present, ends):
+    racks = {name: {"rack": "r1"} for name in "ab"}
+    decision = ask(view_of(dict({"a": "pending"}, **others), canaries=canaries, domains=racks, **policy), present=present)
+    assert decision.answer == "stop" and decision.reason.endswith(": " + ends), decision.reason

@@ -72,6 +72,9 @@ def node(name, failure=state.HARD, signature=""):
         ({"failure_budget": 9, "failure_percent": 10}, [node("a")], 10, ""),
         ({"failure_budget": 9, "failure_percent": 10}, [node("a"), node("b")], 19, "2 of 19 nodes that went have failed, more than 10 %"),
         ({"failure_budget": 9, "failure_percent": 10}, [node("a"), node("b")], 20, ""),
+        ({"failure_budget": 9, "failure_percent": 0}, [node("a")], 5, "1 of 5 nodes that went have failed, more than 0 %: a"),
+        ({"failure_budget": 9, "failure_percent": "0%"}, [node("a", state.SICK)], 5, ""),
+        ({"failure_budget": 9, "max_delta_unhealthy": 0}, [node("a")], 5, "1 of 100 nodes are unhealthy since"),
         ({"failure_budget": 9, "max_delta_unhealthy": 1}, [node("a")], 5, ""),
         ({"failure_budget": 9, "max_delta_unhealthy": 1}, [node("a"), node("b")], 5, "2 of 100 nodes are unhealthy since the rollout began"),
         ({"failure_budget": 9}, [node("a", signature="x"), node("b", signature="y")], 5, ""),
@@ -108,3 +111,16 @@ def test_when_two_failures_are_the_same(one, other, same):
 def test_the_name_of_the_node_does_not_make_a_failure_another():
     assert failures.signature("stop", "a1: refused", (), "a1") == failures.signature("stop", "b-2: refused", (), "b-2")
     assert failures.signature("", "", ()) == "start: "
+
+
+@pytest.mark.parametrize("given, name", [({"max_down": 0}, "rollout_max_down"), ({"ticket_s": 1}, "rollout_ticket_s"), ({"waves": [0]}, "rollout_waves")])
+def test_a_limit_that_is_refused_says_what_to_do(given, name):
+    with pytest.raises(limits.LimitError) as caught:
+        limits.complete(given, 10)
+    assert str(caught.value).endswith(
+        " Give %s another value (with -e, in the inventory, or in rollout_limits for set_budget) and run again. Nothing was changed." % name)
+
+
+def test_a_budget_of_nothing_is_refused_with_the_least_that_lets_a_node_go():
+    with pytest.raises(limits.LimitError, match="rollout_max_down is 0; expected 1 or more, such as rollout_max_down=1, otherwise no node could ever start"):
+        limits.complete({"max_down": 0}, 10)

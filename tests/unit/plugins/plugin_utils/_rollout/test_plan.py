@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 
 import pytest
 
@@ -125,11 +126,21 @@ def test_the_digest_tells_plans_apart_and_nothing_else():
     assert len({one.sha256} | {other.sha256 for other in others}) == 9
 
 
-def test_ten_thousand_nodes_are_planned_in_seconds_and_none_is_forgotten():
-    found = [Probe("gpu-%d-%d" % (rack, number), version="1.0", domains={"rack": "rack_%d" % rack}) for rack in range(100) for number in range(100)]
-    made = plan.build("2.0", found, POLICY)
-    assert sorted(made.order) == sorted(probe.name for probe in found)
-    assert len({made.nodes[name]["domains"]["rack"] for name in made.order[:100]}) == 100
+@pytest.mark.parametrize("policy", [{}, {"max_down": 200, "domain_caps": {"rack": 3}, "growth_start": 4}, {"max_down": "2%", "waves": [1, "10%", "100%"]}])
+def test_ten_thousand_nodes_are_planned_in_ten_seconds_of_cpu_and_none_is_forgotten(policy):
+    def taken(name, rack, number):
+        return Probe(name, version="2.0" if number == 7 else "1.0", domains={"rack": "rack_%d" % rack}, stratum="s%d" % (number % 9))
+
+    found = [taken("gpu-%d-%d" % (rack, number), rack, number) for rack in range(100) for number in range(100)]
+    began = time.process_time()
+    made = plan.build("2.0", found, limits.complete(policy, len(found)), canaries_per_stratum=2)
+    lines = plan.describe(made, "x", 900)
+    used = time.process_time() - began
+    assert used < 10, "%.1f s of CPU time" % used
+    assert len(made.order) == 9900 and set(made.order) | {probe.name for probe in found if probe.version == "2.0"} == {probe.name for probe in found}
+    assert len(made.canaries) == 18 and len(lines) == 10002
+    others = made.order[18:]
+    assert len({made.nodes[name]["domains"]["rack"] for name in others[:80]}) == 80
 
 
 def test_canaries_of_every_stratum_beside_those_that_were_named():

@@ -66,6 +66,22 @@ class TestDocument:
         assert "with a larger budget" in doc["next_steps"][-1]
         assert json.loads(files.json_text(doc)) == doc == json.loads(files.json_text(doc, dense=True))
 
+    def test_a_node_that_an_operator_left_out_is_the_first_thing_it_says_of_a_complete_rollout(self):
+        made = Story("a1", "a2", "b1", domains=RACKS, states={"b1": "skipped"})
+        made.done("a1").add("control", verb="skip", user="kim", reason="its user needs it", node="a2").end()
+        doc = document(made)[0]
+        assert doc["verdict"] == "complete" and doc["left_out"] == ["a2"]
+        assert doc["reasons"] == [
+            "1 node left out by an operator, and still at its old version: a2 (skipped by kim: its user needs it).",
+            "Every other node is done or had nothing to do: 1 done, 1 skipped."]
+        assert doc["next_steps"] == ["a2 (left out by an operator): the next run takes it, unless it is skipped again."]
+        made.events.pop()
+        assert "rollout_verb=retry" in document(made)[0]["next_steps"][-1], "the run did not come to its end"
+        made.end()
+        assert report.table(doc)[-1] == "complete, without 1 node that an operator left out (a2): 1 done, 2 skipped, target 2.0"
+        assert "left out by an operator" in report.markdown_text(doc).split("## ")[0]
+        assert document(Story("a1").done("a1").end())[0]["left_out"] == []
+
     def test_what_it_says_of_a_node(self):
         node = document()[0]["nodes"]["b1"]
         assert (node["state"], node["from"], node["to"], node["failure"], node["domains"], node["canary"], node["attempt"]) == (

@@ -153,15 +153,15 @@ def test_only_a_node_in_flight_may_take_a_step(ended):
     view = reduce([plan_event("a"), grant("a")])
     assert state.require_in_flight(view, "a").name == "a"
     view.nodes.get("a").state = ended
-    with pytest.raises(state.StateError, match="rollout_gate has to answer go first"):
+    with pytest.raises(state.StateError, match="rollout_gate has to answer go first: run gpufleet.lifecycle.upgrade from its beginning.*Nothing was changed"):
         state.require_in_flight(view, "a")
 
 
 def test_a_suspect_and_a_stranger_may_not_either():
     view = reduce([plan_event("a"), grant("a"), plan_event("a", run="s", a={"suspect": True})])
     assert view.nodes.get("a").state == "draining"
-    for name in ("a", "stranger"):
-        with pytest.raises(state.StateError):
+    for name, words in (("a", "run gpufleet.lifecycle.upgrade from its beginning"), ("stranger", "among its nodes.*Nothing was changed")):
+        with pytest.raises(state.StateError, match=words):
             state.require_in_flight(view, name)
 
 

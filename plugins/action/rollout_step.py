@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_step import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import failures, ledger, state
@@ -21,6 +22,11 @@ def words(arguments):
     if arguments["name"]:
         return "%s%s" % (arguments["name"], " (%s)" % arguments["detail"] if arguments["detail"] else "")
     return "failed (%s)" % arguments["failed"] if arguments["failed"] else "documents kept"
+
+
+def masked(text):
+    """TEXT without the user and password of the addresses in it: what a package manager complains of is kept and sent on."""
+    return re.sub(r"(?<=://)[^/\s@]+@", "***@", text or "")
 
 
 class ActionModule(RolloutAction):
@@ -62,6 +68,7 @@ class ActionModule(RolloutAction):
         return {"changed": changed or bool(made.get("changed"))}
 
     def record(self, arguments, task_vars):
+        arguments = dict(arguments, **{key: masked(arguments[key]) for key in ("failed", "reason", "detail")})
         node = ledger.check_node(arguments["node"] or task_vars["inventory_hostname"])
         told = bool(arguments["name"] or arguments["state"] or arguments["failed"])
         if not (told or arguments["documents"]):

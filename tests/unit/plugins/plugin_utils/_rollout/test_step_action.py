@@ -17,7 +17,7 @@ BASE = {"artifact_dir": "/nowhere", "mode": "none", "name": "drain", "documents"
 
 def act(check=False, file=None, copied=None, **more):
     """(result, what was asked of the node)"""
-    task = mock.Mock(args=dict(BASE, **more), async_val=0, check_mode=check, diff=False, action="x", environment=None)
+    task = mock.Mock(args={key: value for key, value in dict(BASE, **more).items() if not (key == "name" and "failed" in more)}, async_val=0, check_mode=check, diff=False, action="x", environment=None)
     task.copy.side_effect = lambda: mock.Mock(args=None)
     action = rollout_step.ActionModule(task, mock.Mock(), mock.Mock(check_mode=check), DataLoader(), mock.Mock(), None)
     action._load_name = "x"
@@ -70,3 +70,8 @@ def test_what_cannot_be_written_fails_with_node_place_and_reason():
 def test_a_document_that_is_not_there_is_not_copied():
     result, calls = act(node_dir="/d", node_documents=["verdict"])
     assert result["failed"] and "rollout_step was told to copy verdict to the node; the documents are baseline, other" in result["msg"] and calls == []
+
+
+def test_no_password_of_an_address_is_kept():
+    result, dummy = act(failed="E: https://user:s3cret@mirror.example.com/debian is not signed, http://key@x and a@b")
+    assert result["progress"] == "a1: failed (E: https://***@mirror.example.com/debian is not signed, http://***@x and a@b)"

@@ -11,7 +11,6 @@ import re
 from unittest import mock
 
 import pytest
-
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_control

@@ -9,7 +9,6 @@ import re
 from unittest import mock
 
 import pytest
-
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate, rollout_plan, rollout_report

@@ -210,8 +210,8 @@ def _domains(view, node, out):
     for key, cap in sorted(view.policy["domain_caps"].items()):
         place = node.domains.get(key)
         if not place:
-            return Decision("stop", "its %s is not known, and at most %d node%s of one may be out at a time: name it in gpufleet_domains, or by a group, and run "
-                            "again" % (key, cap, "" if cap == 1 else "s"))
+            return Decision("stop", "its %s is not known, and at most %d node%s of one may be out at a time: name it in gpufleet_domains, or by a group, and "
+                            "run again" % (key, cap, "" if cap == 1 else "s"))
         there = out.get((key, place), [])
         if len(there) >= cap:
             gone = [other for other in there if other.state in state.OUT_OF_SERVICE]

@@ -82,12 +82,12 @@ def digest(target, order, nodes, policy):
     return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode("utf-8")).hexdigest()
 
 
-def _blame(before):
-    """(class, signature) of what this rollout did to a node that is found out of order: sick, unless an earlier run had its hands on it."""
+def _blame(found, before):
+    """(class, signature) of a node that is FOUND out of order: sick, unless an earlier run of this rollout had its hands on it."""
     if before is not None and before.state in state.FAILED:
         return before.failure or state.HARD, before.signature
     if before is not None and before.state in state.IN_FLIGHT:
-        return state.HARD, before.signature
+        return state.LOST if found == "lost" else state.HARD, before.signature
     return state.SICK, ""
 
 
@@ -120,9 +120,7 @@ def _place(probe, to_version, before, going_on):
     elif mine:
         entry.update(again="%s, %s" % (before.state, before.reason))
     if entry["state"] in state.FAILED:
-        entry["failure"], entry["signature"] = _blame(before)
-        if entry["state"] == "lost" and before is not None and before.state in state.IN_FLIGHT:
-            entry["failure"] = state.LOST
+        entry["failure"], entry["signature"] = _blame(entry["state"], before)
     return entry
 
 

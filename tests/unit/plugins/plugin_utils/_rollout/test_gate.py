@@ -272,8 +272,8 @@ def test_a_node_whose_leave_ran_out_while_it_waited_does_not_go_down_on_it():
         decision = ask(view, phase=state.DOWN, now=now)
         assert decision.answer == "stop"
         assert decision.reason == (
-            "its leave to drain is of 2026-01-03T18:00:00.000Z and ran out at 2026-01-03T22:00:00.000Z, so that what was seen of it then may not hold any more: "
-            "it works again, and the next run takes it anew; rollout_ticket_s says how long leave lasts")
+            "its leave to drain is of 2026-01-03T18:00:00.000Z and ran out at 2026-01-03T22:00:00.000Z, so that what was seen of it then may not hold any "
+            "more: it works again, and the next run takes it anew; rollout_ticket_s says how long leave lasts")
     view.nodes.get("a").state = "down"
     for phase in (state.DOWN, state.RETURN):
         assert ask(view, phase=phase, now=SATURDAY).answer == "go", "what is down is brought to its end"

@@ -94,8 +94,8 @@ def test_a_rollout_always_comes_to_an_end(count, policy, outcomes, suspects, can
     policy = limits.complete(policy, 10)
     view = view_of(
         {name: "down" if number < suspects else "pending" for number, name in enumerate(names)}, names[:suspects],
-        canaries=names[:canaries] if taken_up else names[suspects:suspects + canaries], domains={name: {"rack": "r%d" % (number % 3)} for number, name in enumerate(names)},
-        window=policy["growth_start"],
+        canaries=names[:canaries] if taken_up else names[suspects:suspects + canaries],
+        domains={name: {"rack": "r%d" % (number % 3)} for number, name in enumerate(names)}, window=policy["growth_start"],
     )
     view.policy = policy
     results = dict(zip(names, outcomes))

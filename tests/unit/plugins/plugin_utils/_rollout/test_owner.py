@@ -217,7 +217,8 @@ def _begin(directory, url, rollout_id, names, barrier, answers):
         owner.claim(transaction, rollout_id, "run-" + rollout_id, names, owner.identify(os.getpid()))
         time.sleep(1)  # as long as a plan of many nodes takes
         nodes = {name: {"state": "pending", "from": "1", "to": "2"} for name in names}
-        transaction.append("plan", run="run-" + rollout_id, rollout_id=rollout_id, target="2", order=names, nodes=nodes, policy=limits.complete({}, 1), sha256="f")
+        fields = {"target": "2", "order": names, "nodes": nodes, "policy": limits.complete({}, 1), "sha256": "f"}
+        transaction.append("plan", run="run-" + rollout_id, rollout_id=rollout_id, **fields)
 
     barrier.wait()
     try:

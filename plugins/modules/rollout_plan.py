@@ -47,14 +47,11 @@ options:
     type: str
     default: ''
   targets:
-    description:
-      - A version for each node by its name; O(target) goes before it.
+    description: A version for each node by its name; O(target) goes before it.
     type: dict
     default: {}
   variables:
-    description:
-      - The names of all variables of the play that begin with C(rollout_). One that the playbook does not have is refused, since a limit whose
-        name is misspelt would hold nobody.
+    description: The names of all variables of the play that begin with C(rollout_). One that the playbook does not have is refused.
     type: list
     elements: str
     default: []
@@ -63,13 +60,11 @@ options:
     type: str
     default: ledger
   undo:
-    description:
-      - The id of a rollout whose nodes shall go back to the version that it found on them, or V(last) for the one that was planned last.
+    description: The id of a rollout whose nodes shall go back to the version that it found on them, or V(last) for the one that was planned last.
     type: str
     default: ''
   audits:
-    description:
-      - For each node of the rollout by its name, what M(gpufleet.lifecycle.driver_audit) returned, failures and unreachable nodes included.
+    description: For each node of the rollout by its name, what M(gpufleet.lifecycle.driver_audit) returned, failures and unreachable nodes included.
     type: dict
     required: true
   markers:

@@ -225,7 +225,7 @@ def conclude(progress: Progress, outcome, reports: Path, artifacts: Path, names:
     elif not names_the_gpu(report["nodes"].get(FAULTY, {}).get("reason", ""), baseline["snapshot"]["gpus"][FAULTY_GPU]):
         found.append(f"the reason of {FAULTY} does not name GPU {FAULTY_GPU}")
     print("\n" + "\n".join(table(report)) + "\n")
-    print(f"Report: {path} and {reports / 'report.md'}; Ansible's own output: {reports / 'ansible.log'}")
+    print(f"Report, for a browser: {reports / 'report.html'}; also {path} and {reports / 'report.md'}; Ansible's own output: {reports / 'ansible.log'}")
     for line in found:
         print(f"NOT AS EXPECTED: {line}")
     if not found:

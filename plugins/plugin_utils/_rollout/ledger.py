@@ -22,8 +22,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.store 
 
 ROLLOUT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,99}")
 NODE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,252}")
-HEAD = ("rollout_id", "run", "target", "started", "finished", "sha256", "total", "went", "earlier", "window", "policy", "changed", "undo", "paused", "stopped",
-        "held", "held_reason")
+HEAD = ("rollout_id", "run", "target", "started", "finished", "sha256", "total", "went", "earlier", "window", "policy", "changed", "undo", "paused",
+        "stopped", "held", "held_reason")
 
 
 class LedgerError(Exception):

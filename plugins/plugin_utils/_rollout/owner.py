@@ -171,8 +171,8 @@ def claim(transaction, rollout_id, run, nodes, owner, break_lock=False, proc="/p
         other, name, value = left[0]
         names = sorted(entry[1] for entry in left if entry[0] == other)
         raise OwnerError(
-            "%s is %s in rollout %s, whose run broke off%s: nobody knows yet what is on it. Run that rollout again first (rollout_id=%s), which looks at the "
-            "node and finishes it or puts it back; or take it as it is, with rollout_abandon=%s in this run. Nothing was changed."
+            "%s is %s in rollout %s, whose run broke off%s: nobody knows yet what is on it. Run that rollout again first (rollout_id=%s), which looks at "
+            "the node and finishes it or puts it back; or take it as it is, with rollout_abandon=%s in this run. Nothing was changed."
             % (name, value, other, ", as are %s" % _listed(one for one in names if one != name) if len(names) > 1 else "", other, ",".join(names[:5])))
     text = state.timestamp(now)
     transaction.hold({"owner": owner, "run": run, "time": text, "heartbeat": text})

@@ -91,6 +91,13 @@ def _blame(found, before):
     return state.SICK, ""
 
 
+def _there(to_version, before):
+    """What the plan says of a node that has the version: whether this rollout brought it there."""
+    if before is not None and before.state == "done" and before.to_version == to_version:
+        return {"state": "done", "from": before.from_version}
+    return {"state": "skipped", "reason": "already at %s" % to_version}
+
+
 def _place(probe, to_version, before, going_on):
     """What the plan says of one node. GOING_ON: the run before did not come to its end, and what was said and seen in it stands."""
     entry = {"from": probe.version, "to": to_version, "domains": dict(probe.domains), "state": "pending", "reason": ""}
@@ -111,10 +118,7 @@ def _place(probe, to_version, before, going_on):
     elif not probe.version:
         entry.update(state="failed", reason="no driver was found to go back to if %s fails: bring the node up first" % to_version)
     elif probe.version == to_version:
-        done = before is not None and before.state == "done" and before.to_version == to_version
-        entry.update(state="done" if done else "skipped", reason="" if done else "already at %s" % to_version)
-        if done:
-            entry["from"] = before.from_version
+        entry.update(_there(to_version, before))
     elif mine and going_on:
         entry.update(state=before.state, reason=before.reason, kept=True)
     elif mine:

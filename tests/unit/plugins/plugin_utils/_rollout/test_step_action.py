@@ -17,7 +17,8 @@ BASE = {"artifact_dir": "/nowhere", "mode": "none", "name": "drain", "documents"
 
 def act(check=False, file=None, copied=None, **more):
     """(result, what was asked of the node)"""
-    task = mock.Mock(args={key: value for key, value in dict(BASE, **more).items() if not (key == "name" and "failed" in more)}, async_val=0, check_mode=check, diff=False, action="x", environment=None)
+    args = {key: value for key, value in dict(BASE, **more).items() if not (key == "name" and "failed" in more)}
+    task = mock.Mock(args=args, async_val=0, check_mode=check, diff=False, action="x", environment=None)
     task.copy.side_effect = lambda: mock.Mock(args=None)
     action = rollout_step.ActionModule(task, mock.Mock(), mock.Mock(check_mode=check), DataLoader(), mock.Mock(), None)
     action._load_name = "x"

@@ -87,7 +87,7 @@ def _gathered(book, complain):
         return gather(book)
     except store.StoreError:
         raise
-    except Exception as exc:  # noqa: BLE001 whatever is wrong with a report, it is not worth a rollout
+    except Exception as exc:  # noqa: BLE001 (whatever is wrong with a report, it is not worth a rollout)
         complain("The report of rollout %s cannot be made: %s: %s. The rollout goes on without it." % (book.rollout_id, type(exc).__name__, exc))
         return None, None
 
@@ -109,7 +109,7 @@ def _write(book, handle, now, textfile_dir, complain):
         files.write(book.directory, made)
         if textfile_dir:
             files.write(textfile_dir, {textfile_name(book.rollout_id): made[NAMES["prometheus"]]}, 0o644)
-    except Exception as exc:  # noqa: BLE001 whatever is wrong with a report, it is not worth a rollout
+    except Exception as exc:  # noqa: BLE001 (whatever is wrong with a report, it is not worth a rollout)
         complain("The report of rollout %s cannot be written on the controller: %s: %s. The rollout goes on without it." % (
             book.rollout_id, type(exc).__name__, exc))
     finally:

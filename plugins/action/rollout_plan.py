@@ -20,7 +20,7 @@ APPROVAL_LETTERS = 8
 OTHERWISE = ("rollout_id", "artifact_dir", "target", "targets", "audits", "markers", "domains", "domain_group_prefix", "variables", "role_mode")
 VARIABLES = tuple(sorted(
     ["rollout_" + key for key in ARGUMENT_SPEC if key not in OTHERWISE]
-    + ["rollout_id", "rollout_version", "rollout_domain_prefix", "rollout_hold_deadline_s", "rollout_hold_age_s", "rollout_on_failure", "rollout_report_dir"]))
+    + ["rollout_id", "rollout_version", "rollout_domain_prefix", "rollout_report_dir"]))
 
 
 def failure_domains(groups, prefix, given):

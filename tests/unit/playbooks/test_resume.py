@@ -72,12 +72,13 @@ def test_another_controller_goes_on_wherever_the_first_one_was_killed(fleet):
     fleet.environment["ANSIBLE_FORKS"] = str(len(COURSES) + 2)
     variables = {
         "rollout_ledger": "sqlite:///%s/shared.db" % fleet.directory, "rollout_max_down": len(COURSES), "rollout_failure_budget": 99,
-        "rollout_common_cause": 99, "rollout_canaries": list(COURSES), "rollout_canary_failures": 99, "rollout_canary_soak_s": 1,
+        "rollout_common_cause": 99, "rollout_canaries": list(COURSES), "rollout_canary_failures": len(COURSES), "rollout_canary_soak_s": 1,
         "gpu_node_upgrade_soak_interval": 1,
     }
     first = fleet.start("upgrade", **variables)
     try:
-        wait_for(lambda: all("waits" in fleet.read(name)["log"] for name in COURSES))
+        wait_for(lambda: first.poll() is not None or all("waits" in fleet.read(name)["log"] for name in COURSES))
+        assert first.poll() is None, (fleet.directory / "output0").read_text()[-5000:]
     finally:
         first.kill()
         first.wait()

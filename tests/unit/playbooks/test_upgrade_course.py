@@ -285,7 +285,7 @@ def test_no_job_is_stopped_to_put_a_canary_back(fleet):
     result = fleet.run("upgrade", rollout_canaries=["a1"], rollout_canary_soak_s=1, gpu_node_upgrade_soak_interval=1)
     assert result.rc == 2 and result.states == {"a1": "quarantined"}
     assert fleet.read("a1")["loaded"] == NEW
-    assert "no job is stopped to put it back: pid 4711" in result.report["nodes"]["a1"]["reason"]
+    assert "no job is stopped: pid 4711" in result.report["nodes"]["a1"]["reason"]
 
 
 def test_a_node_that_is_lost_in_its_reboot_counts_as_failed_and_as_down(fleet):

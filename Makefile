@@ -10,7 +10,7 @@ TESTS := $(PYTHON) -m tests.tools.run_tests
 
 .PHONY: help
 help: ## show this list
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: ## install the Debian packages that are missing here, and the collection's import path (the others do it by themselves)
@@ -18,7 +18,7 @@ setup: ## install the Debian packages that are missing here, and the collection'
 	@tests/tools/collections.sh > /dev/null
 
 .PHONY: demo
-demo: setup ## roll 4 simulated nodes from one real driver to another, one of them with a fault; ends with a table
+demo: setup ## roll 6 simulated nodes from one real driver to another, one of them with a fault; ends with a table
 	@$(LAB) demo
 
 .PHONY: test
@@ -49,6 +49,10 @@ molecule: setup ## the scenarios on the lab alone
 bench: setup ## what reading 8 simulated GPUs costs a node, against ansible.builtin.ping; fails past its limits
 	@tests/tools/with.sh main python3 -m tests.bench.gpu_info
 
+.PHONY: bench-rollout
+bench-rollout: setup ## how close a rollout over 100 stand-in nodes comes to the shortest time, against waves, in one run of about 25 minutes
+	@tests/tools/with.sh main python3 -m tests.bench.rollout $(ARGS)
+
 .PHONY: rehearse
 rehearse: setup ## run your own playbook on the lab: INVENTORY=path PLAYBOOK=path [ARGS="-e ..."]
 	@test -n "$(INVENTORY)" -a -n "$(PLAYBOOK)" || { echo "usage: make rehearse INVENTORY=path PLAYBOOK=path [ARGS=\"-e ...\"]" >&2; exit 2; }
@@ -67,7 +71,7 @@ build: setup ## build the collection's tarball in .lab/build
 	@tests/tools/with.sh main ansible-galaxy collection build --force --output-path .lab/build
 
 .PHONY: docs
-docs: setup ## write the generated documentation again: roles/*/README.md, docs/modules/*.md and docs/reference/health-checks.md
+docs: setup ## write the generated documentation again: roles/*/README.md, docs/modules/*.md, docs/callbacks/*.md and docs/reference/health-checks.md
 	@tests/tools/with.sh main python3 -m tests.tools.docs
 
 .PHONY: clean

@@ -1,79 +1,164 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ask for leave to take a node down."""
+"""Ask for leave to drain a node, to take it down, or to let it serve again."""
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
 import random
 import time
+import uuid
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_gate import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, ledger, owner, state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction, progress, refresh_report
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, holds, ledger, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction, numbers, owned_view, progress
 
-
-def policy_of(view):
-    return gate.Policy(view.policy["max_down"], view.policy["failure_budget"])
+ASKED = {state.DRAIN: "drain", state.DOWN: "go down", state.RETURN: "serve again"}
 
 
 class ActionModule(RolloutAction):
     ARGUMENT_SPEC = ARGUMENT_SPEC
 
     def act(self, arguments, task_vars):
-        book = ledger.Ledger(arguments["artifact_dir"], arguments["rollout_id"])
-        node = arguments["node"] or task_vars["inventory_hostname"]
+        node = ledger.check_node(arguments["node"] or task_vars["inventory_hostname"])
+        if arguments["mode"] == "none":
+            line = "%s: %s" % (node, " ".join([arguments["step"] or "", "(%s)" % arguments["detail"] if arguments["detail"] else ""]).strip() or "go")
+            self.say(line)
+            return {"answer": "go", "reason": "outside of any rollout", "phase": arguments["phase"], "recover": False, "resume": "", "failure": "",
+                    "documents": {}, "ticket": None, "from_version": None, "to_version": None, "attempt": 0, "position": None, "total": 0, "numbers": {},
+                    "turn": 1, "soak_s": 0}
+        book = self.book(arguments)
+        if arguments["step"] and state.STEPS.get(arguments["step"], ("",))[0] != arguments["phase"]:
+            raise state.StateError("rollout_gate was told step %r, which is none of phase %s: %s." % (
+                arguments["step"], arguments["phase"], ", ".join(name for name, (phase, dummy) in state.STEPS.items() if phase == arguments["phase"])))
+        holds.check_times(arguments["hold_age_s"], arguments["hold_deadline_s"])
+        phase = arguments["phase"]
         turn = arguments["turn"] + 1
-        run = owner.require(book, self.controller()) if not self.check else None
         # The list of live hosts is as old as this task: every turn is a task of its own, so that the next one sees who has gone.
         present = task_vars.get("ansible_play_hosts")
         patience = min(arguments["patience_s"] * turn, arguments["patience_max_s"])
         deadline = time.monotonic() + patience
         while True:
-            decision, view = self.ask(book, run, node, present)
-            if decision.answer != "wait" or self.check or time.monotonic() >= deadline:
+            answer = self.foresee(book, phase, node, present) if self.check else self.ask(book, arguments, node, present)
+            if not self.check:
+                self.tell(book, arguments, idle=answer["answer"] == "wait" and not answer["wrote"])
+            answer.pop("wrote", None)
+            if answer["answer"] != "wait" or self.check or time.monotonic() >= deadline:
                 break
             time.sleep(min(arguments["poll_s"] * random.uniform(0.8, 1.2), max(0.0, deadline - time.monotonic())))
-        if decision.answer == "wait" and turn >= arguments["max_turns"]:
-            decision = gate.Decision("stop", "waited %d turns: %s" % (turn, decision.reason))
-        if decision.answer != "wait" or turn == 1:
-            self.say(progress(view, node, "%s (%s)" % (decision.answer, decision.reason)))
+        if answer["answer"] == "wait" and turn >= arguments["max_turns"]:
+            answer.update(answer="stop", reason="waited %d turns: %s" % (turn, answer["reason"]))
+        line = answer.pop("line")
+        if answer["answer"] != "wait" or turn == 1:
+            self.say(line)
+        if answer["answer"] == "go" and arguments["step"] and not self.check:
+            self.say(answer.pop("begun"))
+        if answer["recover"]:
+            answer["documents"] = {name: book.load(node, name) for name in ("baseline", "services")}
+        return dict(answer, turn=turn)
+
+    def foresee(self, book, phase, node, present):
+        """The answer in check mode, when nothing is recorded."""
+
+        def question(view):
+            now = datetime.datetime.now(datetime.timezone.utc)
+            decision = gate.decide(view, phase, node, present, now) if view.run else gate.Decision("go", "check mode, nothing was recorded")
+            return self.told(view, phase, node, decision)
+
+        return book.look(question)
+
+    def ask(self, book, arguments, node, present):
+        """One answer, recorded in the same transaction when it is go."""
+        phase = arguments["phase"]
+        controller = self.controller()
+        found = self.asked(book, arguments, node, present)
+
+        def decide(transaction):
+            view = owned_view(transaction, book, controller)
+            now = datetime.datetime.now(datetime.timezone.utc)
+            lost = gate.vanished(view, present) if present is not None else []
+            for other in lost:
+                transaction.append("state", run=view.run, node=other.name, state="lost", reason=gate.vanished_reason(other), failure=state.LOST)
+            lines = [progress(view, other.name, "lost (%s)" % other.reason) for other in lost]
+            decision = self.held(transaction, arguments, found, node, gate.decide(view, phase, node, present, now))
+            taken_up = {}
+            if decision.answer == "go":
+                taken_up = self.taken_up(view, phase, node)
+                expires = now + datetime.timedelta(seconds=view.policy["ticket_s"])
+                transaction.append("grant", run=view.run, node=node, phase=phase, ticket=uuid.uuid4().hex, expires=ledger.timestamp(expires))
+                for name, document in arguments["documents"].items():
+                    transaction.save(node, name, document)
+            told = dict(self.told(view, phase, node, decision), **taken_up)
+            if decision.answer == "go" and arguments["step"]:
+                transaction.append("step", run=view.run, node=node, step=arguments["step"], detail=arguments["detail"])
+                told["begun"] = progress(view, node, "%s%s" % (arguments["step"], " (%s)" % arguments["detail"] if arguments["detail"] else ""))
+            return dict(told, lost=lines, wrote=bool(transaction.added))
+
+        answer = book.transact(decide)
+        lost = answer.pop("lost")
+        for line in lost:
+            self.say(line)
+        return answer
+
+    @staticmethod
+    def asked(book, arguments, node, present):
+        """What the hold queries answer, when the node could go otherwise; asked while no transaction is open."""
+
+        def needed(view):
+            now = datetime.datetime.now(datetime.timezone.utc)
+            starts = view.policy.get("holds") and gate.starts(view, arguments["phase"], node)
+            return list(view.policy["holds"]) if starts and gate.decide(view, arguments["phase"], node, present, now).answer == "go" else []
+
+        names = book.look(needed) if arguments["hold_queries"] else []
+        queries = [query for query in arguments["hold_queries"] if query["name"] in names]
+        if not queries:
+            return None
+        holds.check(queries)
+        return holds.answers(book.path("holds.lock"), queries, arguments["hold_age_s"])
+
+    @staticmethod
+    def held(transaction, arguments, found, node, decision):
+        """The decision, unless a query of the policy keeps the node from starting; a change of what holds is recorded."""
+        view = transaction.view
+        if decision.answer != "go" or not gate.starts(view, arguments["phase"], node) or not (view.policy.get("holds") or view.held):
+            return decision
+        names, why = holds.verdict(view.policy["holds"], arguments["hold_queries"], found, arguments["hold_deadline_s"], arguments["hold_age_s"], time.time())
+        # Without an answer there is nothing to record: it is asked in the next turn, or the task lacks the queries and says so.
+        if names != view.held and (found is not None or not names):
+            transaction.append("hold", run=view.run, names=names, reason=why)
+        return gate.Decision("wait", "held by " + why) if names else decision
+
+    @staticmethod
+    def taken_up(view, phase, node):
+        """What an earlier controller had done to the node, and why it put it back if it did; asked before leave is recorded."""
         planned = view.nodes.get(node)
+        resume = state.reached([step.name for step in planned.steps]) if phase == state.DRAIN and planned.suspect else ""
+        return {"recover": bool(resume), "resume": resume, "failure": planned.reason if resume else ""}
+
+    @staticmethod
+    def told(view, phase, node, decision):
+        """The answer as the task returns it, and the line for people."""
+        planned = view.nodes.get(node)
+        went = decision.answer == "go"
         return {
             "answer": decision.answer,
             "reason": decision.reason,
-            "turn": turn,
+            "phase": phase,
             "from_version": planned.from_version if planned else None,
             "to_version": planned.to_version if planned else None,
-            # Work was begun on it under a dead controller, after its baseline had been kept.
-            "recover": bool(decision.answer == "go" and planned and any(step.name != "evidence" for step in planned.steps)),
-            "directory": book.path(ledger.check_node(node)),
+            # What an earlier controller, now dead, had done to it.
+            "recover": False,
+            "resume": "",
+            "failure": "",
+            "documents": {},
+            "soak_s": view.policy["canary_soak_s"] if planned and planned.canary else 0,
+            "ticket": dataclasses.asdict(planned.ticket) if went and planned and planned.ticket else None,
             "attempt": planned.attempt if planned else 0,
-            "position": view.position(node),
-            "total": len(view.order),
+            "position": planned.went if planned else None,
+            "total": view.total,
+            "numbers": numbers(view),
+            "line": progress(view, node, "%s (%s)" % (
+                ASKED[phase] if went else "%s to %s" % (decision.answer, ASKED[phase]) if decision.answer == "wait" else decision.answer, decision.reason)),
         }
-
-    def ask(self, book, run, node, present):
-        """One answer, recorded in the same transaction when it is go."""
-        if self.check:
-            view = state.reduce(book.read())
-            return (gate.decide(view, policy_of(view), node, present) if view.run else gate.Decision("go", "check mode, nothing was recorded")), view
-        lost = []
-        with book.transaction() as transaction:
-            view = state.reduce(transaction.events)
-            if view.run != run:
-                raise owner.OwnerError("Rollout %s was planned again meanwhile; this run may not go on with it." % book.rollout_id)
-            if present is not None:
-                for other in gate.vanished(view, present):
-                    lost.append(other)
-                    transaction.append("state", run=run, node=other.name, state="lost", reason=gate.vanished_reason(other))
-                    state.apply(view, transaction.events[-1])
-            decision = gate.decide(view, policy_of(view), node, present)
-            if decision.answer == "go":
-                transaction.append("go", run=run, node=node)
-                state.apply(view, transaction.events[-1])
-        for other in lost:
-            self.say(progress(view, other.name, "lost (%s)" % other.reason))
-        if lost:
-            refresh_report(book)
-        return decision, view

@@ -5,84 +5,110 @@
 
 from __future__ import annotations
 
+import datetime
+import difflib
 import uuid
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_plan import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger, owner, plan, state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction, refresh_report
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import holds, ledger, limits, outbox, owner, plan, store, windows
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction
+
+# Every number of the policy that is an option; the others are found out here.
+LIMITS = tuple(key for key in limits.DEFAULTS if key in ARGUMENT_SPEC)
+APPROVAL_LETTERS = 8
+# Variables of upgrade.yml: the options of this action, but for those that it finds out or calls otherwise, and those of other tasks.
+OTHERWISE = ("rollout_id", "artifact_dir", "target", "targets", "audits", "markers", "domains", "domain_group_prefix", "variables", "role_mode")
+VARIABLES = tuple(sorted(
+    ["rollout_" + key for key in ARGUMENT_SPEC if key not in OTHERWISE]
+    + ["rollout_id", "rollout_version", "rollout_domain_prefix", "rollout_report_dir"]))
 
 
-def failure_domains(groups, prefix):
-    """The first group with the prefix that holds a node is its failure domain."""
-    domains = {}
-    for group in sorted(name for name in groups if prefix and name.startswith(prefix)):
+def failure_domains(groups, prefix, given):
+    """For each host its failure domains by key: those that were given, and the first group with the prefix that holds it."""
+    domains = {name: {str(key): str(value) for key, value in (found or {}).items()} for name, found in (given or {}).items()}
+    key = prefix.rstrip("_-")
+    for group in sorted(name for name in groups if key and name.startswith(prefix)):
         for host in groups[group]:
-            domains.setdefault(host, group)
+            domains.setdefault(host, {}).setdefault(key, group)
     return domains
 
 
-def probe(name, audit, marker, domain):
+def probe(name, audit, marker, domains):
     """What a driver_audit result and a stat of the quarantine marker say of a node."""
     audit, marker = audit or {}, marker or {}
     if audit.get("unreachable") or marker.get("unreachable"):
-        return plan.Probe(name, reachable=False, error=str(audit.get("msg") or marker.get("msg") or ""), domain=domain)
-    versions = (audit.get("audit") or {}).get("versions") or {}
+        return plan.Probe(name, reachable=False, error=str(audit.get("msg") or marker.get("msg") or ""), domains=domains)
+    found = audit.get("audit") or {}
+    versions = found.get("versions") or {}
     error = ""
     if audit.get("failed") or "audit" not in audit:
         error = str(audit.get("msg") or "driver_audit gave no answer")
     elif "stat" not in marker:
         error = str(marker.get("msg") or "its quarantine marker could not be looked for")
     quarantined = "%s lies on the node" % marker["stat"].get("path", "a marker") if (marker.get("stat") or {}).get("exists") else ""
-    return plan.Probe(name, version=versions.get("loaded") or versions.get("library"), quarantined=quarantined, error=error, domain=domain)
+    devices = sorted({str(item.get("device")) for item in found.get("pci") or []})
+    stratum = "%s on %s" % (", ".join(devices) or "no GPU", (found.get("kernel") or {}).get("running") or "unknown kernel")
+    return plan.Probe(name, version=versions.get("loaded") or versions.get("library"), quarantined=quarantined, error=error, domains=domains, stratum=stratum)
+
+
+def approval(arguments, made):
+    """The digest that was approved, when it is this plan's; None where nobody has to approve."""
+    given = arguments["approve"].strip().lower()
+    if not arguments["require_approval"] and not given:
+        return None
+    return made.sha256 if len(given) >= APPROVAL_LETTERS and made.sha256.startswith(given) else ""
+
+
+def known(given):
+    """Refuse a variable that only looks like one of a rollout: a limit with its name misspelt would hold nobody."""
+    for name in sorted(set(given) - set(VARIABLES)):
+        near = difflib.get_close_matches(name, VARIABLES, 1)
+        raise plan.PlanError("%s is no variable of a rollout%s. Correct it, or call a variable of your own otherwise. Nothing was changed." % (
+            name, ": did you mean %s?" % near[0] if near else ""))
 
 
 class ActionModule(RolloutAction):
     ARGUMENT_SPEC = ARGUMENT_SPEC
 
     def act(self, arguments, task_vars):
+        known(arguments["variables"])
+        if arguments["role_mode"] != "ledger":
+            raise plan.PlanError(
+                "gpu_node_upgrade_rollout_mode is %r: nodes would be taken without leave and without a record. Expected ledger in a rollout; "
+                "leave the variable out, or take a single node with the role itself. Nothing was changed." % (arguments["role_mode"],))
         undo = self.undone(arguments)
         targets = self.targets(arguments, undo)
-        book = ledger.Ledger(arguments["artifact_dir"], arguments["rollout_id"] or self.default_id(arguments, undo, targets))
-        domains = failure_domains(task_vars.get("groups") or {}, arguments["domain_group_prefix"])
+        book = self.book(arguments, arguments["rollout_id"] or self.default_id(arguments, undo, targets))
+        domains = failure_domains(task_vars.get("groups") or {}, arguments["domain_group_prefix"], arguments["domains"])
         markers = arguments["markers"] or {}
         for name in arguments["audits"]:
             ledger.check_node(name)
-        probes = [probe(name, audit, markers.get(name), domains.get(name, "")) for name, audit in arguments["audits"].items()]
-        policy = {"max_down": arguments["max_down"], "failure_budget": arguments["failure_budget"]}
-        forks = int(task_vars.get("ansible_forks") or 0)
-        if forks and forks < policy["max_down"]:
-            raise plan.PlanError(
-                "rollout_max_down is %d, but this run has %d forks, and a node in flight holds one: run it with --forks %d or more."
-                % (policy["max_down"], forks, policy["max_down"])
+        probes = [probe(name, audit, markers.get(name), domains.get(name, {})) for name, audit in arguments["audits"].items()]
+        holds.check(arguments["hold_queries"])
+        holds.check_times(arguments["hold_age_s"], arguments["hold_deadline_s"])
+        outbox.check(arguments["webhook"])
+        given = dict({key: arguments[key] for key in LIMITS}, holds=holds.wanted(arguments["hold_queries"]))
+        policy = limits.complete(dict(given, waves=given["waves"] if arguments["mode"] == "waves" else []), len(probes))
+        windows.require_room(policy["windows"], datetime.datetime.now(datetime.timezone.utc), policy["node_s"])
+
+        def make(view):
+            made = plan.build(
+                arguments["target"], probes, policy, view, arguments["canaries"], targets, arguments["canaries_per_stratum"],
+                arguments["abandon"],
             )
+            made.policy["approved"] = approval(arguments, made)
+            return made
 
-        def make(events):
-            return plan.build(arguments["target"], probes, policy, state.reduce(events), arguments["canaries"], targets)
-
-        if self.check:
-            made, run = make(book.read()), None
-        else:
-            run = uuid.uuid4().hex
-            make(book.read())  # a plan that cannot be made leaves nothing behind
-            owner.claim(book, run, list(arguments["audits"]), self.controller(), arguments["break_lock"])
-            with book.transaction() as transaction:
-                made = make(transaction.events)
-                transaction.append(
-                    "plan",
-                    run=run,
-                    rollout_id=book.rollout_id,
-                    target=made.target,
-                    order=made.order,
-                    nodes=made.nodes,
-                    policy=made.policy,
-                    sha256=made.sha256,
-                    undo=undo.rollout_id if undo else None,
-                )
-                if not made.order:
-                    transaction.append("end", run=run)
-            ledger.remember_last(arguments["artifact_dir"], book.rollout_id)
-            refresh_report(book)
-        lines = plan.describe(made, book.rollout_id)
+        made, run = book.look(make), None
+        self.enough_forks(made.policy, len(probes), task_vars)
+        if not self.check:
+            # A plan that cannot be made leaves nothing behind; from here on there is one.
+            run, controller = uuid.uuid4().hex, self.controller()
+            made = book.transact(lambda transaction: self.record(transaction, book, run, make, controller, arguments, undo))
+            self.tell(book, arguments, now=True)
+        lines = plan.describe(made, book.rollout_id, arguments["node_s"])
+        if made.policy["approved"] == "":
+            lines.append("  waits for approval: run again with -e rollout_approve=%s" % made.sha256[:12])
         for line in lines:
             self.say(line)
         return {
@@ -90,26 +116,49 @@ class ActionModule(RolloutAction):
             "run": run,
             "target": made.target,
             "order": made.order,
+            "canaries": made.canaries,
             "nodes": made.nodes,
             "sha256": made.sha256,
+            "approved": made.policy["approved"] != "",
             "directory": book.directory,
             "lines": lines,
         }
 
     @staticmethod
-    def undone(arguments):
+    def enough_forks(policy, count, task_vars):
+        """A node that is down, drains or waits for a slot holds one fork. As long as no node drains ahead of its slot, those that drain have one."""
+        forks = int(task_vars.get("ansible_forks") or 0)
+        down, draining = policy["max_down"], policy["max_draining"]
+        needed = min(count, down + (draining if draining > down else 0))
+        if forks and forks < needed:
+            raise plan.PlanError(
+                "rollout_max_down is %d%s, and this run has %d forks; every node in flight holds one: run it with --forks %d or more. Nothing was changed."
+                % (down, " and rollout_max_draining %d" % draining if draining > down else "", forks, needed))
+
+    @staticmethod
+    def record(transaction, book, run, make, controller, arguments, undo):
+        """Make the plan the one that is followed, as its owner."""
+        owner.claim(transaction, book.rollout_id, run, list(arguments["audits"]), controller, arguments["break_lock"], abandon=arguments["abandon"])
+        made = make(transaction.view)
+        transaction.append("plan", run=run, undo=undo.rollout_id if undo else None, **plan.event(made, book.rollout_id))
+        if not made.order:
+            transaction.append("end", run=run)
+        return made
+
+    def undone(self, arguments):
         """The ledger of the rollout that is to be undone, if one is."""
         wanted = arguments["undo"]
         if not wanted:
             return None
-        rollout_id = ledger.last_id(arguments["artifact_dir"]) if wanted == "last" else wanted
+        database = store.Store(arguments["ledger"] or store.default_url(arguments["artifact_dir"]))
+        rollout_id = ledger.last_id(database) if wanted == "last" else wanted
         if not rollout_id:
-            raise plan.PlanError("There is no rollout to undo in %s." % ledger.rollouts_dir(arguments["artifact_dir"]))
-        book = ledger.Ledger(arguments["artifact_dir"], rollout_id)
-        events = [event for event in book.read() if event["event"] == "plan"]
-        if not events:
-            raise plan.PlanError("There is no rollout %s to undo in %s." % (rollout_id, book.base))
-        if wanted == "last" and events[-1].get("undo"):
+            raise plan.PlanError("There is no rollout to undo in %s." % database.shown)
+        book = self.book(arguments, rollout_id)
+        view = book.view()
+        if view.run is None:
+            raise plan.PlanError("There is no rollout %s to undo in %s." % (rollout_id, database.shown))
+        if wanted == "last" and view.undo:
             raise plan.PlanError("The last rollout, %s, was itself a rollback: name the one to undo with rollback_of." % rollout_id)
         return book
 
@@ -118,7 +167,7 @@ class ActionModule(RolloutAction):
         """Versions by node: given, or the ones that another rollout found before it changed anything."""
         if undo is None or arguments["target"]:
             return arguments["targets"]
-        nodes = state.reduce(undo.read()).nodes
+        nodes = {node.name: node for node in undo.view().nodes.everything()}
         missing = [name for name in arguments["audits"] if name not in nodes or not nodes[name].from_version]
         if missing:
             raise plan.PlanError(

@@ -8,58 +8,75 @@ from __future__ import annotations
 import os
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_report import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, ledger, owner, report, state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction, refresh_report
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, ledger, outbox, owner, publish, report, state, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction, display, owned_view
 
 
 class ActionModule(RolloutAction):
     ARGUMENT_SPEC = ARGUMENT_SPEC
 
     def act(self, arguments, task_vars):
-        rollout_id = arguments["rollout_id"] or ledger.last_id(arguments["artifact_dir"])
+        database = store.Store(arguments["ledger"] or store.default_url(arguments["artifact_dir"]))
+        rollout_id = arguments["rollout_id"] or ledger.last_id(database)
         if not rollout_id:
-            raise ledger.LedgerError("No rollout was ever planned in %s." % ledger.rollouts_dir(arguments["artifact_dir"]))
-        book = ledger.Ledger(arguments["artifact_dir"], rollout_id)
+            raise ledger.LedgerError("No rollout was ever planned in %s." % database.shown)
+        book = self.book(arguments, rollout_id)
         if arguments["end"] and self.check:
             return {"skipped": True, "msg": "Check mode: no node was taken, there is nothing to report."}
-        if not book.exists():
-            raise ledger.LedgerError("There is no rollout %s in %s." % (rollout_id, book.base))
+        run, over = book.look(lambda view: (view.run, view.finished is not None))
+        if run is None:
+            raise ledger.LedgerError("There is no rollout %s in %s." % (rollout_id, book.shown))
         if arguments["end"]:
-            doc = self.end(book)
+            doc, story = self.end(book, arguments), None
         else:
-            view = state.reduce(book.read())
-            doc = report.document(view, view.finished is not None or not self.running(book))
+            doc, story = publish.gather(book, over or not self.running(book))
+        if doc is None:
+            return self.without(book, arguments)
         lines = report.table(doc)
         for line in lines:
             self.say(line)
         if arguments["dest"] and not self.check:
             dest = os.path.expanduser(arguments["dest"])
-            ledger.write_json(os.path.join(dest, "report.json"), doc)
-            ledger.write_file(os.path.join(dest, "report.md"), report.markdown(doc))
+            if story is None:
+                doc, story = publish.gather(book)
+            files.write(dest, publish.contents(doc, story))
         result = {"report": doc, "verdict": doc["verdict"], "table": lines, "directory": book.directory}
         if arguments["fail_unless_complete"] and doc["verdict"] != "complete":
             result.update(
                 failed=True,
                 msg="Rollout %s to %s is %s (%s). The report is %s."
-                % (rollout_id, doc["target"], doc["verdict"], report.count(doc), book.path("report.md")),
+                % (rollout_id, doc["target"], doc["verdict"], report.count(doc), book.path(publish.NAMES["html"])),
             )
         return result
 
-    def end(self, book):
+    @staticmethod
+    def without(book, arguments):
+        """The result where no report can be made: what the ledger says is what counts."""
+        verdict, target = book.look(lambda view: (state.verdict(view, True), view.target))
+        result = {"report": {}, "verdict": verdict, "table": [], "directory": book.directory}
+        if arguments["fail_unless_complete"] and verdict != "complete":
+            result.update(failed=True, msg="Rollout %s to %s is %s. No report of it could be made: see the warning above, and the ledger in %s." % (
+                book.rollout_id, target, verdict, book.shown))
+        return result
+
+    def end(self, book, arguments):
         """Close the run: whoever is still in flight now left without a verdict."""
         controller = self.controller()
-        run = owner.require(book, controller)
-        with book.transaction() as transaction:
-            view = state.reduce(transaction.events)
+
+        def close(transaction):
+            view = owned_view(transaction, book, controller)
             for node in gate.vanished(view, ()):
-                transaction.append("state", run=run, node=node.name, state="lost", reason=gate.vanished_reason(node))
-            if view.finished is None or len(transaction.added):
-                transaction.append("end", run=run)
-        doc = refresh_report(book)
-        owner.release(book, controller)
+                transaction.append("state", run=view.run, node=node.name, state="lost", reason=gate.vanished_reason(node), failure=state.LOST)
+            if view.finished is None or transaction.added:
+                transaction.append("end", run=view.run)
+            owner.release(transaction, controller)
+
+        book.transact(close)
+        doc = self.tell(book, arguments, now=True)
+        outbox.flush(book, arguments["webhook"], display.warning)
         return doc
 
     @staticmethod
     def running(book):
-        record = owner.record(book)
-        return bool(record) and not record.get("ended") and owner.liveness(record["owner"]) != "dead"
+        return owner.running(book.owner())

@@ -1,13 +1,18 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write a step of a node into the ledger before it is taken, and say so."""
+"""Write a step of a node into the ledger before it is taken, say so, and give the node its own copy of what it is about."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import os
+import re
+
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_step import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger, owner, state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction, progress, refresh_report
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import failures, ledger, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction, numbers, owned_view, progress
 
 
 def words(arguments):
@@ -19,10 +24,51 @@ def words(arguments):
     return "failed (%s)" % arguments["failed"] if arguments["failed"] else "documents kept"
 
 
+def masked(text):
+    """TEXT without the user and password of the addresses in it: what a package manager complains of is kept and sent on."""
+    return re.sub(r"(?<=://)[^/\s@]+@", "***@", text or "")
+
+
 class ActionModule(RolloutAction):
     ARGUMENT_SPEC = ARGUMENT_SPEC
 
     def act(self, arguments, task_vars):
+        missing = sorted(set(arguments["node_documents"] or []) - set(arguments["documents"]))
+        if missing:
+            raise state.StateError("rollout_step was told to copy %s to the node; the documents are %s." % (
+                ", ".join(missing), ", ".join(sorted(arguments["documents"])) or "none"))
+        answer = self.record(arguments, task_vars)
+        if arguments["node_dir"] and not self.check:
+            answer.update(self.copied(arguments, task_vars))
+        return answer
+
+    def copied(self, arguments, task_vars):
+        """What came of the node's own copies."""
+        node, changed = task_vars["inventory_hostname"], False
+        owned = {"owner": "root", "group": "root"}
+        made = self._execute_module(
+            module_name="ansible.legacy.file", module_args=dict(owned, path=arguments["node_dir"], state="directory", mode="0755"), task_vars=task_vars)
+        names = arguments["documents"] if arguments["node_documents"] is None else arguments["node_documents"]
+        for name in [] if made.get("failed") else names:
+            task = self._task.copy()
+            task.args = dict(
+                owned, mode="0600", dest=os.path.join(arguments["node_dir"], name + ".json"),
+                content=json.dumps(arguments["documents"][name], indent=4, sort_keys=True) + "\n",
+            )
+            copy = self._shared_loader_obj.action_loader.get(
+                "ansible.legacy.copy", task=task, connection=self._connection, play_context=self._play_context, loader=self._loader,
+                templar=self._templar, shared_loader_obj=self._shared_loader_obj)
+            written = copy.run(task_vars=task_vars)
+            changed = changed or bool(written.get("changed"))
+            if written.get("failed"):
+                made = written
+                break
+        if made.get("failed"):
+            return {"failed": True, "msg": "%s: its own copy of the documents could not be written to %s: %s" % (node, arguments["node_dir"], made.get("msg"))}
+        return {"changed": changed or bool(made.get("changed"))}
+
+    def record(self, arguments, task_vars):
+        arguments = dict(arguments, **{key: masked(arguments[key]) for key in ("failed", "reason", "detail")})
         node = ledger.check_node(arguments["node"] or task_vars["inventory_hostname"])
         told = bool(arguments["name"] or arguments["state"] or arguments["failed"])
         if not (told or arguments["documents"]):
@@ -32,31 +78,49 @@ class ActionModule(RolloutAction):
             if told:
                 self.say(line)
             return {"progress": line}
-        book = ledger.Ledger(arguments["artifact_dir"], arguments["rollout_id"])
-        run = owner.require(book, self.controller())
-        with book.transaction() as transaction:
-            view = state.reduce(transaction.events)
-            state.require_in_flight(view, node)
+        book = self.book(arguments)
+        controller = self.controller()
+
+        def write(transaction):
+            view = owned_view(transaction, book, controller)
+            found = state.require_in_flight(view, node)
+            if arguments["name"]:
+                state.require_ticket(view, found, arguments["name"], ledger.timestamp())
             for name, document in arguments["documents"].items():
-                book.save(node, name, document)
-            for event, fields in self.events(arguments):
-                transaction.append(event, run=run, node=node, **fields)
-                state.apply(view, transaction.events[-1])
+                transaction.save(node, name, document)
+            for event, fields in self.events(arguments, found):
+                transaction.append(event, run=view.run, node=node, **fields)
+            if arguments["failed"] and arguments["stop_rollout"]:
+                transaction.append("control", run=view.run, verb="stop", user="the policy", reason="%s failed, and on_failure is stop" % node)
             # When every node has failed Ansible runs no further play, so that the last node closes the run.
             if arguments["state"] and state.nothing_left(view):
-                transaction.append("end", run=run)
-        line = progress(view, node, words(arguments))
+                transaction.append("end", run=view.run)
+            return {
+                "progress": progress(view, node, words(arguments)),
+                "state": found.state,
+                "numbers": numbers(view) if told else {},
+                "ticket": dataclasses.asdict(found.ticket) if found.ticket else None,
+            }
+
+        answer = book.transact(write)
         if told:
-            self.say(line)
-        if arguments["state"]:
-            refresh_report(book)
-        return {"progress": line, "state": view.nodes[node].state, "directory": book.path(node)}
+            self.say(answer["progress"])
+            self.tell(book, arguments)
+        return answer
 
     @staticmethod
-    def events(arguments):
+    def events(arguments, node):
         if arguments["failed"]:
-            yield "step_failed", {"reason": arguments["failed"]}
+            step = node.steps[-1].name if node.steps else ""
+            yield "step_failed", {
+                "reason": arguments["failed"],
+                "failure": state.failure_class(node),
+                "signature": failures.signature(step, arguments["failed"], arguments["failed_checks"], node.name),
+            }
         if arguments["name"]:
             yield "step", {"step": arguments["name"], "detail": arguments["detail"]}
         if arguments["state"]:
-            yield "state", {"state": arguments["state"], "reason": arguments["reason"]}
+            fields = {"state": arguments["state"], "reason": arguments["reason"]}
+            if arguments["state"] in state.FAILED:
+                fields.update(failure=state.LOST if arguments["state"] == "lost" else node.failure or state.failure_class(node))
+            yield "state", fields

@@ -47,3 +47,109 @@ attributes:
     description: Runs once for all hosts of a task.
     support: none
 """
+
+    # What every action of a rollout needs to find it.
+    ROLLOUT = r"""
+options:
+  artifact_dir:
+    description:
+      - Directory on the controller that keeps the reports and other artifacts of the rollouts, each in a directory of its own below C(rollouts/).
+    type: path
+    required: true
+  ledger:
+    description:
+      - The database of the ledgers as a URL of SQLAlchemy, such as C(sqlite:////var/lib/gpufleet-controller/ledger.sqlite) or
+        C(postgresql+psycopg://gpufleet@db.example.org/gpufleet). Passwords belong into the environment or into C(~/.pgpass), not into the URL.
+      - C(rollouts/ledger.sqlite) in O(artifact_dir) when empty. Several controllers that share one rollout need PostgreSQL.
+    type: str
+    default: ''
+"""
+
+    # Who is told what happens, beside the ledger.
+    TELLING = r"""
+options:
+  textfile_dir:
+    description:
+      - A directory on the controller for the numbers of the rollout in the text format of Prometheus, such as the one that the textfile collector of
+        its node_exporter reads. The file C(gpufleet_rollout_ID.prom) in it can be read by everybody.
+    type: path
+  webhook:
+    description:
+      - Where the events of the rollout are posted to, by a process of its own that nothing waits for and that tries again for up to an hour.
+      - What could not be posted is told by the next run of the rollout.
+    type: dict
+    suboptions:
+      url:
+        description:
+          - The address. It is a secret, and is neither written to the ledger nor to a report. No webhook when empty.
+        type: str
+        default: ''
+      kind:
+        description:
+          - V(slack) posts C({"text":...}), as Slack, Mattermost and others take it; V(json) posts the schema C(gpufleet.event/1).
+        type: str
+        choices: [slack, json]
+        default: slack
+      events:
+        description:
+          - What is told. V(failed) is a node, V(stopped) means that no further node starts, V(operator) are the words of
+            M(gpufleet.lifecycle.rollout_control), V(held) is what O(gpufleet.lifecycle.rollout_gate#module:hold_queries) answers.
+        type: list
+        elements: str
+        choices: [started, canary, failed, stopped, operator, held, finished]
+        default: [started, canary, failed, stopped, operator, held, finished]
+      timeout:
+        description:
+          - Seconds that one try may take.
+        type: float
+        default: 10.0
+"""
+
+    # What is asked before a node may go.
+    HOLDING = r"""
+options:
+  hold_queries:
+    description:
+      - Queries in PromQL that have to answer an empty vector before a node may drain or go down. Anything else, an answer that is not complete, or none
+        lets it wait. A node that is down already is not kept from coming back.
+      - M(gpufleet.lifecycle.rollout_plan) makes their names and texts a part of the plan; M(gpufleet.lifecycle.rollout_gate) gives no leave without them.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name:
+        description:
+          - What it is called in messages.
+        type: str
+        required: true
+      url:
+        description:
+          - The base of the HTTP API of Prometheus, or of what speaks it, such as V(https://prometheus.example.org). Without user and password.
+        type: str
+        required: true
+      query:
+        description:
+          - The query, such as C(ALERTS{alertname="FabricDegraded", alertstate="firing"}).
+        type: str
+        required: true
+      timeout:
+        description:
+          - Seconds until it has to have answered.
+        type: float
+        default: 10.0
+      headers:
+        description:
+          - Headers to send along, such as C(Authorization). They are secrets, and go to O(hold_queries[].url) alone; redirects are not followed.
+        type: dict
+        default: {}
+  hold_deadline_s:
+    description:
+      - Seconds without an answer after which the reason says so and how to go on. Nodes wait on all the same.
+    type: int
+    default: 600
+  hold_age_s:
+    description:
+      - Seconds for which an answer holds good for all nodes that ask.
+    type: int
+    default: 15
+"""

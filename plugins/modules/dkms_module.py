@@ -29,6 +29,9 @@ attributes:
     support: full
     details:
       - Before and after for each kernel, with the state of DKMS and the version of the module file on disk.
+  action:
+    description: Part of it runs on the controller, as an action plugin.
+    support: full
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
 options:
@@ -68,11 +71,29 @@ options:
     type: path
   import_files:
     description:
-      - Archives on the node for O(state=imported), each with a file C(<archive>.sha256) beside it.
+      - Archives on the node for O(state=imported), each with a file C(<archive>.sha256) beside it. With O(state=built) they are used for the kernels
+        they are for, and the module is compiled for the others.
       - An archive that does not fit the node fails the task with the reason, and nothing is changed. Its digest, contents, name, version, kernel,
         architecture, compiler, the version and vermagic of the module in it, and its signature where Secure Boot is on are checked.
     type: list
     elements: path
+  archive_dir:
+    description:
+      - A directory on the controller with archives, each with a file C(<archive>.sha256) beside it, for O(state=built).
+      - Those that this node would otherwise have to compile are sent to it, used as with O(import_files), and removed from it again. The node is told
+        their names first, so that nothing is sent that it does not need. A directory that is not there is an empty one.
+    type: path
+  remove_stale:
+    description:
+      - With O(state=built), remove other versions of the module from the DKMS tree for good, once the wanted one was read back for every kernel. DKMS
+        prefers a newer one otherwise.
+    type: bool
+    default: false
+  archives_offered:
+    description:
+      - Names of the archives in O(archive_dir). Only the action plugin sets it.
+    type: list
+    elements: str
   force:
     description: Build, export or import again what is already there.
     type: bool
@@ -93,7 +114,8 @@ options:
     description: Written into the lock, for whoever has to wait for it.
     type: str
 notes:
-  - Other versions of the module are listed in RV(stale) and are not removed. O(state=built) only takes them off the kernels that it installs for.
+  - Other versions of the module are listed in RV(stale) and are not removed; O(state=built) only takes them off the kernels that it installs for, unless
+    O(remove_stale=true).
 seealso:
   - module: gpufleet.lifecycle.driver_audit
 """
@@ -116,6 +138,12 @@ EXAMPLES = r"""
     state: imported
     import_files:
       - /var/lib/gpufleet/dkms/nvidia-current_535.261.03_6.1.0-50-amd64_x86_64_gcc-12.2.0.dkms.tar.gz
+
+- name: Use what the controller has from other nodes, compile what it does not have, and leave no other version
+  gpufleet.lifecycle.dkms_module:
+    version: 535.261.03
+    archive_dir: ~/.gpufleet/dkms
+    remove_stale: true
 
 - name: Remove an older version for good
   gpufleet.lifecycle.dkms_module:
@@ -226,6 +254,9 @@ def main():
             kernels=dict(type="list", elements="str"),
             export_dir=dict(type="path"),
             import_files=dict(type="list", elements="path"),
+            archive_dir=dict(type="path"),
+            archives_offered=dict(type="list", elements="str"),
+            remove_stale=dict(type="bool", default=False),
             force=dict(type="bool", default=False),
             build_timeout_s=dict(type="int", default=3600),
             lock_timeout_s=dict(type="int", default=600, aliases=["lock_timeout"]),
@@ -242,6 +273,14 @@ def main():
             % (params["build_timeout_s"], MIN_BUILD_TIMEOUT_S)
         )
     try:
+        if params["archive_dir"]:
+            module.fail_json(
+                msg="archive_dir is a directory on the controller, and the action plugin of the collection gpufleet.lifecycle, which sends what is in it, "
+                "was not found: call the module by its full name, gpufleet.lifecycle.dkms_module, in a task."
+            )
+        useful = Task(params, runner.Runner()).useful() if params["archives_offered"] and not module.check_mode else {}
+        if useful:
+            module.exit_json(changed=False, needs_archives=sorted(useful.values()))
         if module.check_mode:
             result = Task(params, runner.Runner()).preview()
         elif not Task(params, runner.Runner()).due():

@@ -100,6 +100,14 @@ options:
         C(/lib/modules), C(/boot)).
     type: int
     default: 512
+  require:
+    description:
+      - What the node has to have for the driver to work on it. Without it the node is refused, and nothing on it is changed.
+      - V(gpu) is an NVIDIA GPU on the PCI bus, V(headers) a kernel that can boot, and the headers of every such kernel.
+    type: list
+    elements: str
+    choices: [gpu, headers]
+    default: []
   repository_ready:
     description:
       - V(false) says that an earlier task would have changed the repositories, had it not run in check mode. In check mode an
@@ -122,12 +130,10 @@ options:
     type: int
     default: 3600
   rollout_id:
-    description:
-      - Recorded in the node's lock, for whoever waits for it.
+    description: Recorded in the node's lock, for whoever waits for it.
     type: str
   step:
-    description:
-      - Recorded in the node's lock.
+    description: Recorded in the node's lock.
     type: str
 seealso:
   - module: gpufleet.lifecycle.dkms_module
@@ -204,7 +210,7 @@ refusals:
     id:
       description:
         - One of V(unsupported_os), V(unknown_version), V(partly_available), V(no_solution), V(mixed_set), V(kernel_change),
-          V(removal), V(not_exact), V(disk), V(disk_unknown).
+          V(removal), V(not_exact), V(disk), V(disk_unknown), and for O(require) V(no_gpu), V(no_kernel), V(no_headers).
       type: str
     packages: {description: The packages it is about., type: list, elements: str}
     found: {description: What was found., type: str}
@@ -265,6 +271,7 @@ ARGUMENT_SPEC = dict(
     dkms_build=dict(type="str", choices=["postinst", "deferred"], default="postinst"),
     allow_removal=dict(type="list", elements="str", default=[]),
     min_free_mib=dict(type="int", default=512),
+    require=dict(type="list", elements="str", choices=["gpu", "headers"], default=[]),
     repository_ready=dict(type="bool", default=True),
     lock_timeout_s=dict(type="int", default=600),
     apt_lock_timeout_s=dict(type="int", default=300),
@@ -290,7 +297,7 @@ def refuse(module, plan, change):
 def run(module, change, acting):
     """Plan, then act unless told not to; answers the result."""
     plan = change.plan()
-    if acting and module.params["state"] != "downloaded" and change.repair(plan):
+    if acting and module.params["state"] != "downloaded" and not plan["lacking"] and change.repair(plan):
         plan = change.plan()
     if plan["refusals"]:
         if tolerated(module, plan):
@@ -312,6 +319,8 @@ def main():
         required_if=[("state", state, ["version"]) for state in ("resolved", "downloaded", "present")],
     )
     params = module.params
+    if params["version"] is not None and not params["version"].strip():
+        module.fail_json(msg="The driver version is empty: nothing was changed. Next step: set it (nvidia_driver_version, or the option version).")
     acting = not module.check_mode and params["state"] != "resolved"
     lock = None
     change = None

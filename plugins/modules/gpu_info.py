@@ -57,6 +57,12 @@ options:
     type: list
     elements: str
     default: [all]
+  holders:
+    description:
+      - Also look which processes have a device file of the driver open or mapped, in C(/proc). That does not depend on NVML, and finds what
+        monitors the GPUs as well as what computes on them.
+    type: bool
+    default: false
   timeout_s:
     description:
       - The longest time in seconds to wait for NVML. Without persistence mode, waking up a GPU takes one to three seconds each.
@@ -188,6 +194,28 @@ snapshot:
     duration_s:
       description: How long the reading took, in seconds.
       type: float
+holders:
+  description: Who has a device file of the driver open or mapped; none if C(/proc) cannot be listed.
+  returned: when O(holders=true)
+  type: list
+  elements: dict
+  contains:
+    pid:
+      description: The process.
+      type: int
+    user:
+      description: Its user, or the number of it.
+      type: str
+    comm:
+      description: Its name, as the kernel knows it.
+      type: str
+    unit:
+      description: The systemd unit that it belongs to; none if there is none.
+      type: str
+    devices:
+      description: The device files.
+      type: list
+      elements: str
 needs_binding:
   description: The node asks the action plugin for the binding. Never in a task's result.
   returned: when the module asks the action plugin
@@ -196,6 +224,7 @@ needs_binding:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import holders
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, node
 
 # Return codes that say whether the kernel module is loaded: SUCCESS, LIB_RM_VERSION_MISMATCH, DRIVER_NOT_LOADED.
@@ -203,6 +232,7 @@ DRIVER_LOADED = {0: True, 18: True, 9: False}
 
 ARGUMENT_SPEC = {
     "gather_subset": {"type": "list", "elements": "str", "default": ["all"]},
+    "holders": {"type": "bool", "default": False},
     "timeout_s": {"type": "int", "default": 60},
     "fail_if_unavailable": {"type": "bool", "default": False},
     "binding_digest": {"type": "str"},
@@ -236,6 +266,8 @@ def main():
     if answer.get("needs_binding"):
         module.exit_json(changed=False, needs_binding=True)
     result = describe(answer["snapshot"])
+    if module.params["holders"]:
+        result["holders"] = holders.read()
     if module.params["fail_if_unavailable"] and not result["nvml_available"]:
         module.fail_json(msg="NVML cannot be read (%s): %s" % (answer["snapshot"]["status"], answer["snapshot"]["message"]), **result)
     module.exit_json(changed=False, **result)

@@ -28,23 +28,49 @@ attributes:
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
   - gpufleet.lifecycle._attributes.controller_only
+  - gpufleet.lifecycle._attributes.rollout
+  - gpufleet.lifecycle._attributes.telling
+  - gpufleet.lifecycle._attributes.holding
 author:
   - gpufleet contributors (@gpufleet)
 options:
   rollout_id:
     description:
-      - The name of the rollout and of its directory under C(rollouts/) in O(artifact_dir).
+      - The name of the rollout. Needed unless O(mode=none).
     type: str
-    required: true
-  artifact_dir:
-    description:
-      - Directory on the controller that keeps the ledgers.
-    type: path
-    required: true
+    default: ''
   node:
     description:
       - The node; the host of the task when not given.
     type: str
+  phase:
+    description:
+      - What the node asks leave for. V(drain) before it is drained, V(down) when it is verified empty and before the first service is stopped,
+        V(return) before it serves again.
+      - C(go) is a ticket for the steps of that phase; M(gpufleet.lifecycle.rollout_step) refuses every other step.
+    type: str
+    choices: [drain, down, return]
+    default: drain
+  step:
+    description:
+      - A step of that phase that is opened in the same transaction as C(go) is given, as M(gpufleet.lifecycle.rollout_step) would.
+    type: str
+  detail:
+    description:
+      - Words for the line of progress of O(step).
+    type: str
+    default: ''
+  documents:
+    description:
+      - Documents to keep in the ledger, by their names, in the same transaction as C(go) is given. Nothing is kept with another answer.
+    type: dict
+    default: {}
+  mode:
+    description:
+      - V(none) only prints and answers C(go), for the direct use of a role outside a rollout.
+    type: str
+    choices: [ledger, none]
+    default: ledger
   turn:
     description:
       - RV(turn) of the call before, V(0) for the first one.
@@ -111,9 +137,33 @@ to_version:
   returned: success
   type: str
 recover:
-  description: Whether an earlier controller died while it worked on the node, after its baseline was kept.
+  description: Whether an earlier controller died after it had begun to take the node down. The same as a RV(resume) that is not empty.
   returned: success
   type: bool
+resume:
+  description:
+    - How far that controller had come. V(stopped), when only services were stopped. V(changed), when the driver may be changed.
+      V(put_back), when the node was being put back. V(serving), when it had leave to serve again, so that jobs may run there.
+    - Empty for a node on which nothing was changed, which is examined anew.
+  returned: success
+  type: str
+failure:
+  description: What that controller had recorded of the node, when RV(resume) is not empty.
+  returned: success
+  type: str
+ticket:
+  description: The ticket that came with C(go), with its C(phase) and when it C(expires); null without one.
+  returned: success
+  type: dict
+  sample: {ident: 6a8f, phase: down, granted: "2026-01-31T12:00:00.000Z", expires: "2026-01-31T16:00:00.000Z", sha256: 4be1}
+soak_s:
+  description: How many seconds the node has to stay healthy at work before it counts as done; V(0) for a node that is no canary.
+  returned: success
+  type: int
+documents:
+  description: What an earlier controller kept of the node (C(baseline), C(services)), when RV(recover) is true.
+  returned: success
+  type: dict
 attempt:
   description: How often this rollout has taken the node, this time included.
   returned: success
@@ -126,23 +176,33 @@ total:
   description: How many nodes the plan holds.
   returned: success
   type: int
-directory:
-  description: Where the documents of the node are kept on the controller.
+numbers:
+  description: Where the rollout stands. C(counts) of its nodes by state, and the limits that say how many go at a time.
   returned: success
-  type: str
+  type: dict
 """
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._rollout_options import HOLDING, TELLING
+
 ARGUMENT_SPEC = dict(
-    rollout_id=dict(type="str", required=True),
+    rollout_id=dict(type="str", default=""),
     artifact_dir=dict(type="path", required=True),
+    ledger=dict(type="str", default=""),
     node=dict(type="str"),
+    phase=dict(type="str", choices=["drain", "down", "return"], default="drain"),
+    step=dict(type="str"),
+    detail=dict(type="str", default=""),
+    documents=dict(type="dict", default={}),
+    mode=dict(type="str", choices=["ledger", "none"], default="ledger"),
     turn=dict(type="int", default=0),
     max_turns=dict(type="int", default=250),
     patience_s=dict(type="float", default=15.0),
     patience_max_s=dict(type="float", default=300.0),
     poll_s=dict(type="float", default=1.0),
+    **TELLING,
+    **HOLDING,
 )
 
 

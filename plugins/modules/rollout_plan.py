@@ -15,7 +15,8 @@ description:
   - Orders the nodes, leaves out those that are at the target already, and writes the plan into the ledger of the rollout.
   - The order is nodes that were in flight when an earlier controller died, then the canaries, then one node of each failure
     domain in turn.
-  - Refuses to start while another live controller runs the same rollout, or another rollout that shares a node with it.
+  - Refuses to start while another live controller runs the same rollout, or another rollout that shares a node with it, and where another rollout
+    broke off with one of the nodes in flight.
   - Runs once for all nodes, on the controller. The nodes are not contacted.
 attributes:
   check_mode:
@@ -27,20 +28,18 @@ attributes:
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
   - gpufleet.lifecycle._attributes.controller_only
+  - gpufleet.lifecycle._attributes.rollout
+  - gpufleet.lifecycle._attributes.telling
+  - gpufleet.lifecycle._attributes.holding
 author:
   - gpufleet contributors (@gpufleet)
 options:
   rollout_id:
     description:
-      - The name of the rollout and of its directory under C(rollouts/) in O(artifact_dir).
+      - The name of the rollout.
       - Made from the target version, or from O(undo), when empty, so that the next run of the same change finds what an earlier one left.
     type: str
     default: ''
-  artifact_dir:
-    description:
-      - Directory on the controller that keeps the ledgers.
-    type: path
-    required: true
   target:
     description:
       - The driver version every node shall have at the end, such as V(535.261.03).
@@ -48,18 +47,24 @@ options:
     type: str
     default: ''
   targets:
-    description:
-      - A version for each node by its name; O(target) goes before it.
+    description: A version for each node by its name; O(target) goes before it.
     type: dict
     default: {}
+  variables:
+    description: The names of all variables of the play that begin with C(rollout_). One that the playbook does not have is refused.
+    type: list
+    elements: str
+    default: []
+  role_mode:
+    description: What C(gpu_node_upgrade_rollout_mode) is. Anything but V(ledger) is refused, since nodes would be taken without leave.
+    type: str
+    default: ledger
   undo:
-    description:
-      - The id of a rollout whose nodes shall go back to the version that it found on them, or V(last) for the one that was planned last.
+    description: The id of a rollout whose nodes shall go back to the version that it found on them, or V(last) for the one that was planned last.
     type: str
     default: ''
   audits:
-    description:
-      - For each node of the rollout by its name, what M(gpufleet.lifecycle.driver_audit) returned, failures and unreachable nodes included.
+    description: For each node of the rollout by its name, what M(gpufleet.lifecycle.driver_audit) returned, failures and unreachable nodes included.
     type: dict
     required: true
   markers:
@@ -69,28 +74,153 @@ options:
     default: {}
   max_down:
     description:
-      - How many nodes may serve no work at a time.
-    type: int
+      - How many nodes may serve no work at a time, as a number or as a share of the fleet such as V(10%), rounded down and at least 1.
+      - Nodes that are lost or in quarantine, and O(broken_elsewhere), take a part of it.
+    type: raw
     default: 1
+  max_draining:
+    description:
+      - How many nodes may drain at a time. A node that drains still runs its jobs. As many as O(max_down) when not given.
+      - Up to O(max_down) no node begins to drain for which no down slot is free. A larger number lets nodes drain ahead of their slot.
+    type: raw
   failure_budget:
     description:
-      - The number of failed nodes at which no further node starts.
+      - The number of failed nodes, or the share of the fleet, at which no further node starts. A lost node counts twice; one that was sick before
+        anything was changed does not count.
+    type: raw
+    default: 1
+  failure_percent:
+    description:
+      - No further node starts when more than this share of the nodes that went has failed. It counts from the first node on that is such a share;
+        with V(0) the first failure stops the rollout.
+    type: raw
+  failure_classes:
+    description:
+      - The number of failed nodes of one class at which no further node starts. V(soft) is a failure before the services of a node were stopped,
+        V(hard) one after, V(lost) a node that does not answer any more, V(sick) one that was not healthy before.
+    type: dict
+    default: {}
+  domain_caps:
+    description:
+      - 'How many nodes of one failure domain may be out at a time, by its key, such as C({rack: 1, nvlink_domain: 2}).'
+    type: dict
+    default: {}
+  growth_start:
+    description:
+      - How many nodes may be down at first. Every node that is done adds O(growth_step) up to O(max_down), and every one that fails halves it.
+        All of O(max_down) from the beginning when not given.
+    type: int
+  growth_step:
+    description:
+      - See O(growth_start).
     type: int
     default: 1
+  common_cause:
+    description:
+      - The number of nodes that fail in the same way at which the change is blamed and no further node starts; V(0) for never.
+    type: int
+    default: 2
+  max_delta_unhealthy:
+    description:
+      - No further node starts when more than this share of the fleet has become unhealthy since the rollout began, in percent.
+    type: raw
+  broken_elsewhere:
+    description:
+      - Nodes of the same fleet that are out of service for other reasons and are not among the nodes of this rollout.
+    type: int
+    default: 0
   canaries:
     description:
-      - Nodes that go first, in this order.
+      - Nodes that go first, in this order. No other node starts before every canary has ended.
     type: list
     elements: str
     default: []
+  canaries_per_stratum:
+    description:
+      - Take so many canaries of every GPU model and running kernel, beside O(canaries).
+    type: int
+    default: 0
+  canary_failures:
+    description:
+      - The number of canaries that may fail without an end of the rollout.
+    type: int
+    default: 0
+  canary_soak_s:
+    description:
+      - How many seconds a canary has to stay healthy at work, looked at again and again, before it counts as done and others go.
+    type: int
+    default: 0
+  mode:
+    description:
+      - With V(window) the next node starts as soon as a slot is free. With V(waves) no node of a wave starts before every node of the one before
+        has ended. All limits hold in both.
+    type: str
+    choices: [window, waves]
+    default: window
+  waves:
+    description:
+      - Sizes of the waves with O(mode=waves), each a number of nodes or a share of those that go, rounded down and at least 1. The last one repeats.
+      - Within a wave O(max_down) says how many nodes are down at a time.
+    type: list
+    elements: raw
+    default: [1, 10%, 25%, 100%]
+  windows:
+    description:
+      - Maintenance windows, each with C(from) and C(to) such as V('22:00'), and if need be C(days) (V(mon) to V(sun)) or one C(date), and C(timezone) (UTC by
+        default). No node starts, and no drained node goes down, that could not end inside, by O(node_s).
+    type: list
+    elements: dict
+    default: []
+  node_s:
+    description:
+      - Seconds that a node takes from its first step to its last, for the estimate and for O(windows).
+    type: int
+    default: 900
+  ticket_s:
+    description:
+      - Seconds for which a C(go) of M(gpufleet.lifecycle.rollout_gate) lets a node begin steps.
+    type: int
+    default: 14400
+  on_failure:
+    description:
+      - What the role C(gpu_node_upgrade) is told to do with a node that fails, so that it is a part of what is approved and of the record. This action
+        itself does nothing by it.
+    type: str
+    choices: [rollback, quarantine, stop]
+    default: rollback
+  require_approval:
+    description:
+      - No node starts before somebody has approved exactly this plan with O(approve).
+    type: bool
+    default: false
+  approve:
+    description:
+      - At least eight letters of RV(sha256) of the plan that was looked at. A plan that has become another one since is not approved by it.
+    type: str
+    default: ''
+  domains:
+    description:
+      - 'For each node by its name, its failure domains by key, such as C({rack: r1, nvlink_domain: "7"}).'
+    type: dict
+    default: {}
   domain_group_prefix:
     description:
-      - Groups whose name starts with this are failure domains; neighbours in the order are taken from different ones.
+      - A group whose name starts with this is a failure domain of its nodes, V(rack_) one of key C(rack); neighbours in the order are taken from
+        different ones.
     type: str
     default: rack_
+  abandon:
+    description:
+      - Nodes that are no longer among the nodes of the rollout, although a controller died while it worked on them. Without their names here such a
+        rollout is refused. They are then recorded as V(lost), and hold a down slot.
+      - Also nodes that another rollout left in flight and that shall be taken all the same, as they are found. Without their names here they are refused.
+    type: list
+    elements: str
+    default: []
   break_lock:
     description:
-      - Take the rollout over from a controller whose life or death cannot be seen from here. A controller that is seen to live is never overruled.
+      - Take the rollout over from a controller whose life or death cannot be seen from here. A controller that is seen to live, or that has written
+        in the last two minutes, is never overruled.
     type: bool
     default: false
 seealso:
@@ -134,11 +264,20 @@ order:
   type: list
   elements: str
 nodes:
-  description: For every node its C(from) and C(to) version, C(domain), C(state) and C(reason).
+  description: For every node its C(from) and C(to) version, C(domains), C(state) and C(reason).
   returned: success
   type: dict
+canaries:
+  description: Those of them that are canaries.
+  returned: success
+  type: list
+  elements: str
+approved:
+  description: Whether nodes may start as far as approval goes.
+  returned: success
+  type: bool
 sha256:
-  description: Digest of the target, the order, the versions and the policy.
+  description: Digest of the target, the order, the versions, failure domains and canaries of its nodes, and the policy.
   returned: success
   type: str
 directory:
@@ -154,19 +293,48 @@ lines:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._rollout_options import HOLDING, TELLING
+
 ARGUMENT_SPEC = dict(
     rollout_id=dict(type="str", default=""),
     artifact_dir=dict(type="path", required=True),
+    ledger=dict(type="str", default=""),
     target=dict(type="str", default=""),
     targets=dict(type="dict", default={}),
+    variables=dict(type="list", elements="str", default=[]),
+    role_mode=dict(type="str", default="ledger"),
     undo=dict(type="str", default=""),
     audits=dict(type="dict", required=True),
     markers=dict(type="dict", default={}),
-    max_down=dict(type="int", default=1),
-    failure_budget=dict(type="int", default=1),
+    max_down=dict(type="raw", default=1),
+    max_draining=dict(type="raw"),
+    failure_budget=dict(type="raw", default=1),
+    failure_percent=dict(type="raw"),
+    failure_classes=dict(type="dict", default={}),
+    domain_caps=dict(type="dict", default={}),
+    growth_start=dict(type="int"),
+    growth_step=dict(type="int", default=1),
+    common_cause=dict(type="int", default=2),
+    max_delta_unhealthy=dict(type="raw"),
+    broken_elsewhere=dict(type="int", default=0),
     canaries=dict(type="list", elements="str", default=[]),
+    canaries_per_stratum=dict(type="int", default=0),
+    canary_failures=dict(type="int", default=0),
+    canary_soak_s=dict(type="int", default=0),
+    mode=dict(type="str", default="window", choices=["window", "waves"]),
+    waves=dict(type="list", elements="raw", default=[1, "10%", "25%", "100%"]),
+    windows=dict(type="list", elements="dict", default=[]),
+    node_s=dict(type="int", default=900),
+    ticket_s=dict(type="int", default=14400),
+    on_failure=dict(type="str", choices=["rollback", "quarantine", "stop"], default="rollback"),
+    require_approval=dict(type="bool", default=False),
+    approve=dict(type="str", default=""),
+    domains=dict(type="dict", default={}),
     domain_group_prefix=dict(type="str", default="rack_"),
+    abandon=dict(type="list", elements="str", default=[]),
     break_lock=dict(type="bool", default=False),
+    **TELLING,
+    **HOLDING,
 )
 
 

@@ -12,7 +12,8 @@ module: rollout_report
 short_description: Write the report of a rollout and fail when it is not complete
 version_added: 0.1.0
 description:
-  - Writes C(report.json) (schema C(gpufleet.report/1)) and C(report.md) beside the ledger and prints a summary table.
+  - Writes C(report.json) (schema C(gpufleet.report/1)), C(report.md), C(junit.xml), the self-contained page C(report.html) and, for Prometheus,
+    C(rollout.prom) into the directory of the rollout, and prints a summary table. The same files are kept up to date while the rollout runs.
   - As the last task of a rollout (O(end=true)) it closes the run; a node still in flight then left without a verdict and is recorded as C(lost).
   - The verdict is C(complete) when every node is C(done), or C(skipped) because there was nothing to do. It is C(failed) when a node failed, was
     rolled back, quarantined or lost, C(incomplete) when nodes are left over, and C(running) while the rollout runs.
@@ -26,20 +27,17 @@ attributes:
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
   - gpufleet.lifecycle._attributes.controller_only
+  - gpufleet.lifecycle._attributes.rollout
+  - gpufleet.lifecycle._attributes.telling
 author:
   - gpufleet contributors (@gpufleet)
 options:
   rollout_id:
     description:
-      - The name of the rollout and of its directory under C(rollouts/) in O(artifact_dir).
+      - The name of the rollout.
       - The rollout that was planned last when empty.
     type: str
     default: ''
-  artifact_dir:
-    description:
-      - Directory on the controller that keeps the ledgers.
-    type: path
-    required: true
   end:
     description:
       - Close the run. Only the controller that runs the rollout may do that.
@@ -89,12 +87,16 @@ directory:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._rollout_options import TELLING
+
 ARGUMENT_SPEC = dict(
     rollout_id=dict(type="str", default=""),
     artifact_dir=dict(type="path", required=True),
+    ledger=dict(type="str", default=""),
     end=dict(type="bool", default=False),
     fail_unless_complete=dict(type="bool", default=True),
     dest=dict(type="path"),
+    **TELLING,
 )
 
 

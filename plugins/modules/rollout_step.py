@@ -13,7 +13,7 @@ short_description: Record a step of a node before it is taken
 version_added: 0.1.0
 description:
   - Closes the open step of the node and opens the next one in the ledger, on disk before the task after it runs, and prints a line of progress.
-  - Refuses when the node has no leave of M(gpufleet.lifecycle.rollout_gate) in this run, or when the rollout belongs to another controller.
+  - Refuses when the node has no live ticket of M(gpufleet.lifecycle.rollout_gate) for the phase of the step, or when the rollout belongs to another controller.
   - With O(state) it closes the node, frees its slot, and writes the report anew.
 attributes:
   check_mode:
@@ -25,20 +25,17 @@ attributes:
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
   - gpufleet.lifecycle._attributes.controller_only
+  - gpufleet.lifecycle._attributes.rollout
+  - gpufleet.lifecycle._attributes.telling
 author:
   - gpufleet contributors (@gpufleet)
 options:
   rollout_id:
     description:
-      - The name of the rollout and of its directory under C(rollouts/) in O(artifact_dir).
+      - The name of the rollout.
       - Needed unless O(mode=none).
     type: str
     default: ''
-  artifact_dir:
-    description:
-      - Directory on the controller that keeps the ledgers.
-    type: path
-    required: true
   node:
     description:
       - The node; the host of the task when not given.
@@ -55,6 +52,7 @@ options:
     type: str
     choices:
       - evidence
+      - prestage
       - drain
       - stop
       - install
@@ -62,6 +60,7 @@ options:
       - reboot
       - validate
       - return
+      - soak
       - rollback_install
       - rollback_prove
       - rollback_reboot
@@ -76,11 +75,22 @@ options:
       - Close the open step as failed, with this reason. It stays the reason of the node unless O(reason) says another.
     type: str
     default: ''
+  stop_rollout:
+    description:
+      - With O(failed), let no further node start either, as an operator's stop does. Nodes in flight finish.
+    type: bool
+    default: false
+  failed_checks:
+    description:
+      - The ids of the health checks that failed, with O(failed). Two nodes that fail the same ones fail alike, which stops the rollout.
+    type: list
+    elements: str
+    default: []
   state:
     description:
-      - How the node ended.
+      - How the node ended. V(pending) is for a node that was drained and may not go down after all.
     type: str
-    choices: [done, failed, rolled_back, quarantined, lost, skipped]
+    choices: [done, failed, rolled_back, quarantined, lost, skipped, pending]
   reason:
     description:
       - Why it ended so.
@@ -88,9 +98,20 @@ options:
     default: ''
   documents:
     description:
-      - Documents to keep beside the ledger, as JSON files in the directory of the node, by their name without suffix.
+      - Documents to keep in the ledger, by their names.
     type: dict
     default: {}
+  node_dir:
+    description:
+      - Directory on the node that gets a copy of O(documents), each as C(<name>.json), readable for root alone. It is made if it is not there.
+      - They are written to the node when the ledger has them, and with O(mode=none) too. In check mode nothing is written.
+      - Without it the node is not asked anything.
+    type: path
+  node_documents:
+    description:
+      - The documents that O(node_dir) gets, by their names. Without it all of them.
+    type: list
+    elements: str
 seealso:
   - module: gpufleet.lifecycle.rollout_gate
 """
@@ -103,6 +124,15 @@ EXAMPLES = r"""
     artifact_dir: /var/lib/gpufleet-controller
     name: install
     detail: driver 535.216.03 -> 535.261.03
+
+- name: Begin to drain, and keep the baseline in the ledger and on the node
+  gpufleet.lifecycle.rollout_step:
+    rollout_id: driver-535.261.03
+    artifact_dir: /var/lib/gpufleet-controller
+    name: drain
+    documents:
+      baseline: "{{ before.baseline }}"
+    node_dir: /var/lib/gpufleet
 
 - name: The node is done
   gpufleet.lifecycle.rollout_step:
@@ -122,23 +152,31 @@ state:
   description: The state of the node afterwards.
   returned: success, with the ledger
   type: str
-directory:
-  description: Where the documents of the node are kept on the controller.
+ticket:
+  description: The ticket under which the step was opened; null when the node ended.
   returned: success, with the ledger
-  type: str
+  type: dict
+numbers:
+  description: Where the rollout stands. C(counts) of its nodes by state, and the limits that say how many go at a time.
+  returned: outside of check mode; empty when only documents were kept
+  type: dict
 """
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._rollout_options import TELLING
+
 ARGUMENT_SPEC = dict(
     rollout_id=dict(type="str", default=""),
     artifact_dir=dict(type="path", required=True),
+    ledger=dict(type="str", default=""),
     node=dict(type="str"),
     mode=dict(type="str", choices=["ledger", "none"], default="ledger"),
     name=dict(
         type="str",
         choices=[
             "evidence",
+            "prestage",
             "drain",
             "stop",
             "install",
@@ -146,6 +184,7 @@ ARGUMENT_SPEC = dict(
             "reboot",
             "validate",
             "return",
+            "soak",
             "rollback_install",
             "rollback_prove",
             "rollback_reboot",
@@ -154,9 +193,14 @@ ARGUMENT_SPEC = dict(
     ),
     detail=dict(type="str", default=""),
     failed=dict(type="str", default=""),
-    state=dict(type="str", choices=["done", "failed", "rolled_back", "quarantined", "lost", "skipped"]),
+    stop_rollout=dict(type="bool", default=False),
+    failed_checks=dict(type="list", elements="str", default=[]),
+    state=dict(type="str", choices=["done", "failed", "rolled_back", "quarantined", "lost", "skipped", "pending"]),
     reason=dict(type="str", default=""),
     documents=dict(type="dict", default={}),
+    node_dir=dict(type="path"),
+    node_documents=dict(type="list", elements="str"),
+    **TELLING,
 )
 
 

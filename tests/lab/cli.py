@@ -140,7 +140,7 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("words", nargs=argparse.REMAINDER, metavar="-- ANSIBLE-PLAYBOOK OPTIONS")
     command.set_defaults(run=do_rehearse)
 
-    command = commands.add_parser("demo", help="roll four machines from one driver to another, one of them with a fault")
+    command = commands.add_parser("demo", help="roll six machines from one driver to another, one of them with a fault")
     command.set_defaults(run=do_demo)
 
     command = commands.add_parser("_driver")

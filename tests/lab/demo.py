@@ -1,7 +1,8 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The main job on the lab: four nodes from one real driver to another, and one of them has a GPU that the new driver does not bring up."""
+"""The main job on the lab: six nodes in three racks from one real driver to another, and one of them has a GPU that the new driver does not
+bring up."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import contextlib
 import json
 import re
 import shutil
+import sqlite3
 import time
 from pathlib import Path
 
@@ -17,7 +19,20 @@ from .common import LabError, elapsed
 from .config import Lab
 
 OLD, NEW = "535.216.03", "535.261.03"
+NAMES = ["gpu-r1-1", "gpu-r1-2", "gpu-r2-1", "gpu-r2-2", "gpu-r3-1", "gpu-r3-2"]
 FAULTY, FAULTY_GPU = "gpu-r2-1", 3
+CANARY = "gpu-r1-1"
+# The others by three, of each rack one; the canary alone before, and watched at work.
+POLICY = {
+    "rollout_version": NEW,
+    "rollout_max_down": 3,
+    "rollout_failure_budget": 2,
+    "rollout_canaries": [CANARY],
+    "rollout_canary_soak_s": 10,
+    "rollout_domain_caps": {"rack": 1},
+    "gpu_node_upgrade_soak_interval": 5,
+}
+OUT_OF_SERVICE = ("stop", "install", "prove", "reboot", "validate", "rollback_install", "rollback_prove", "rollback_reboot", "rollback_validate", "return")
 STAGES = {
     "kernel_hold": "hold the kernel",
     "nvidia_repository": "add the package sources",
@@ -98,7 +113,40 @@ def complaints(report: dict, names: list[str]) -> list[str]:
         wanted = ["validate"] if name == FAULTY else []
         if bad != wanted:
             found.append(f"{name}: the steps that did not succeed are {bad}, expected {wanted}")
+    return found + out_of_order(nodes)
+
+
+def rack(name: str) -> str:
+    return name.rpartition("-")[0]
+
+
+def out_of_order(nodes: dict) -> list[str]:
+    """Where the rollout did not keep to the canary, or to one node of a rack at a time."""
+    found = []
+    watched = [step["finished"] for step in nodes.get(CANARY, {"steps": []})["steps"] if step["name"] == "soak"]
+    if not watched:
+        found.append(f"{CANARY} was not watched at work")
+    spans = []
+    for name, node in nodes.items():
+        started = min((step["started"] for step in node["steps"]), default="")
+        if watched and name != CANARY and started < watched[0]:
+            found.append(f"{name} started at {started}, before the canary was watched to the end at {watched[0]}")
+        out = [step for step in node["steps"] if step["name"] in OUT_OF_SERVICE]
+        if out:
+            spans.append((out[0]["started"], out[-1]["finished"], name))
+    spans.sort()
+    for number, (dummy, end, name) in enumerate(spans):
+        for begin, dummy, other in spans[number + 1:]:
+            if rack(other) == rack(name) and begin < end:
+                found.append(f"{name} and {other} of one rack were out of service at the same time, at {begin}")
     return found
+
+
+def kept(ledger: Path, node: str, name: str) -> dict | None:
+    """A document that the rollout kept in its ledger."""
+    with contextlib.closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True)) as database:
+        row = database.execute("SELECT body FROM gpufleet_document WHERE node = ? AND name = ?", (node, name)).fetchone()
+    return json.loads(row[0]) if row else None
 
 
 def names_the_gpu(reason: str, gpu: dict) -> bool:
@@ -109,7 +157,7 @@ def names_the_gpu(reason: str, gpu: dict) -> bool:
 
 
 def fresh(lab: Lab, names: list[str]) -> None:
-    """The four machines as they come from the image, whatever an earlier run left on them."""
+    """The machines as they come from the image, whatever an earlier run left on them."""
     there = {entry["name"] for entry in machines.status(lab)}
     machines.up(lab, machines.DEFAULT_INVENTORY, names)
     again = [name for name in names if name in there]
@@ -121,7 +169,7 @@ def run(lab: Lab, names: list[str] | None = None) -> int:
     """Exit status 0 only when exactly the expected happened."""
     from .play import play  # needs ansible-runner, which the lab's other commands do without
 
-    names = names or ["gpu-r1-1", "gpu-r1-2", "gpu-r2-1", "gpu-r2-2"]
+    names = names or NAMES
     reports, artifacts = lab.state / "report", lab.state / "demo"
     for directory in (reports, artifacts):
         shutil.rmtree(directory, ignore_errors=True)
@@ -149,9 +197,9 @@ def run(lab: Lab, names: list[str] | None = None) -> int:
         if machines.execute(lab, FAULTY, ["gpusim", "inject", "gpu-not-brought-up", "--gpu", str(FAULTY_GPU), "--driver", NEW]) != 0:
             raise LabError(f"the fault could not be injected on {FAULTY}")
 
-        progress.say(f"roll driver {NEW} over the nodes, two at a time")
-        policy = {"rollout_version": NEW, "rollout_max_down": 2, "rollout_failure_budget": 2, "rollout_report_dir": str(reports)}
-        outcome = play("gpufleet.lifecycle.upgrade", machines.DEFAULT_INVENTORY, dict(extra, **policy), limit=limit, on_event=progress.event)
+        progress.say(f"roll driver {NEW} over the nodes: first the canary {CANARY}, then three at a time, one of a rack")
+        policy = dict(extra, rollout_report_dir=str(reports), **POLICY)
+        outcome = play("gpufleet.lifecycle.upgrade", machines.DEFAULT_INVENTORY, policy, limit=limit, on_event=progress.event)
         ended(outcome, "upgrade", reports)
         return conclude(progress, outcome, reports, artifacts, names)
 
@@ -171,13 +219,13 @@ def conclude(progress: Progress, outcome, reports: Path, artifacts: Path, names:
     found = complaints(report, names)
     if outcome.rc != 2:
         found.append(f"the rollout's exit status is {outcome.rc}, expected 2, since one node was rolled back")
-    baseline = artifacts / "rollouts" / f"upgrade-{NEW}" / FAULTY / "baseline.json"
-    if not baseline.exists():
-        found.append(f"there is no baseline of {FAULTY}")
-    elif not names_the_gpu(report["nodes"].get(FAULTY, {}).get("reason", ""), json.loads(baseline.read_text())["snapshot"]["gpus"][FAULTY_GPU]):
+    baseline = kept(artifacts / "rollouts" / "ledger.sqlite", FAULTY, "baseline")
+    if baseline is None:
+        found.append(f"there is no baseline of {FAULTY} in the ledger")
+    elif not names_the_gpu(report["nodes"].get(FAULTY, {}).get("reason", ""), baseline["snapshot"]["gpus"][FAULTY_GPU]):
         found.append(f"the reason of {FAULTY} does not name GPU {FAULTY_GPU}")
     print("\n" + "\n".join(table(report)) + "\n")
-    print(f"Report: {path} and {reports / 'report.md'}; Ansible's own output: {reports / 'ansible.log'}")
+    print(f"Report, for a browser: {reports / 'report.html'}; also {path} and {reports / 'report.md'}; Ansible's own output: {reports / 'ansible.log'}")
     for line in found:
         print(f"NOT AS EXPECTED: {line}")
     if not found:

@@ -48,36 +48,50 @@ def stale(entries, name, version):
     return [{"name": name, "version": other, "kernels": found[other]} for other in sorted(found)]
 
 
-def built(kernels, view, name, version, force=False):
+def built(kernels, view, name, version, force=False, archived=()):
     """(steps, problems) that make the module built and installed for every kernel.
 
     ``view``: ``states`` and ``modules`` and ``headers`` by kernel, ``entries``, ``leftovers``, ``source`` (whether the
-    module's source is on the node).
+    module's source is on the node). ``archived``: kernels for which an archive takes the place of a compilation.
     """
     steps, problems = [], []
+    archived = () if force else archived
     todo = [kernel for kernel in kernels if force or not settled(view, kernel, version)]
     steps += clear_steps(view["leftovers"], name, version)
     if todo and not view["source"] and any(view["states"][kernel] not in ("built", "installed", "differs") for kernel in todo):
         problems.append(
             "The source of %s %s is not on this node: found nothing at /usr/src/%s-%s. Install the package that carries it." % (name, version, name, version)
         )
-    if todo and view["source"] and all(view["states"][kernel] == "absent" for kernel in kernels):
+    if set(todo) - set(archived) and view["source"] and all(view["states"][kernel] == "absent" for kernel in kernels):
         steps.append(step("add"))
     for kernel in todo:
         state = view["states"][kernel]
-        compiles = force or state not in ("built", "installed", "differs")
+        missing = force or state not in ("built", "installed", "differs")
+        loads, compiles = missing and kernel in archived, missing and kernel not in archived
         if compiles and not view["headers"].get(kernel):
             problems.append(
                 "The headers of kernel %s are not installed, so no module can be built for it. Install linux-headers-%s, or leave that kernel out."
                 % (kernel, kernel)
             )
-        if compiles and state in ("incomplete", "built", "installed", "differs"):
+        if missing and state in ("incomplete", "built", "installed", "differs"):
             steps.append(step("unbuild", kernel))
         if compiles:
             steps.append(step("build", kernel))
+        if loads:
+            steps.append(step("load", kernel))
         steps += [step("uninstall", kernel, version=other) for other in other_installed(view["entries"], name, version, kernel)]
         steps.append(install(kernel, view))
     return steps, problems
+
+
+def uncompiled(kernels, view, version):
+    """Kernels for which the module would have to be compiled."""
+    return [kernel for kernel in kernels if not settled(view, kernel, version) and view["states"][kernel] not in ("built", "installed", "differs")]
+
+
+def remove_stale(entries, name, version):
+    """Steps that take every other version of the module out, as a whole."""
+    return [step("remove", version=item["version"]) for item in stale(entries, name, version)]
 
 
 def settled(view, kernel, version):
@@ -130,7 +144,7 @@ def describe(kernel, view):
 
 def predicted(kernel, steps, view, version):
     """The same line for a kernel after the steps, for check mode."""
-    actions = [item["action"] for item in steps if item["kernel"] in (kernel, None)]
+    actions = [item["action"] for item in steps if item["kernel"] in (kernel, None) and item.get("version", version) == version]
     if "install" in actions:
         return "installed, module on disk: %s" % version
     if "remove" in actions or "unbuild" in actions:

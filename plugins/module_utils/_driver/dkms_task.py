@@ -88,16 +88,53 @@ class Task:
 
     # the states
 
+    def useful(self):
+        """The offered archives, by kernel, each of which would save a compilation on this node."""
+        name = self.params["name"] or self._only_name()
+        wanted = self._kernels()
+        return self._useful(name, wanted, self._view(name, wanted))
+
+    def _useful(self, name, wanted, view):
+        offered = self.params.get("archives_offered") or []
+        due = dkms_plan.uncompiled(wanted, view, self.version) if offered and not self.params["force"] else []
+        compilers = self._tree(name).node(due)["compilers"] if due else {}
+        names = dict((kernel, dkms.tree_name(name, self.version, kernel, self._tree(name).arch, compilers[kernel])) for kernel in due if compilers[kernel])
+        return dict((kernel, found) for kernel, found in names.items() if found in offered)
+
     def _build(self, name, acting):
+        with trees.private_copies(self.params["import_files"] or []) as copies:
+            return self._build_with(copies, name, acting)
+
+    def _build_with(self, copies, name, acting):
         tree, wanted = self._tree(name), self._kernels()
         view = self._view(name, wanted)
-        steps, problems = dkms_plan.built(wanted, view, name, self.version, self.params["force"])
+        archives = self._judged(tree, copies, wanted)
+        archived = sorted(archives) or sorted(self._useful(name, wanted, view))
+        steps, problems = dkms_plan.built(wanted, view, name, self.version, self.params["force"], archived)
         self._refuse(problems, view, steps)
         if tree.staged():
             steps.append(dkms_plan.step("unstage"))
-        self._perform(tree, steps, acting)
+        self._perform(tree, steps, acting, archives)
         now = tree.verify_present(wanted) if acting else None
-        return self._result(name, steps, view, now, bool(steps), wanted)
+        stale = dkms_plan.remove_stale((now or view)["entries"], name, self.version) if self.params.get("remove_stale") else []
+        self._perform(tree, stale, acting)
+        for item in stale if acting else []:
+            Tree(name, item["version"], self.runner, self.root, self.params["build_timeout_s"], self.arch).verify_absent(wanted, True)
+        if stale and acting:
+            now = tree.verify_present(wanted)
+        return self._result(name, steps + stale, view, now, bool(steps + stale), wanted)
+
+    @staticmethod
+    def _judged(tree, copies, allowed):
+        """The archives that fit this node, by kernel; one that does not is refused."""
+        archives = {}
+        for item in copies:
+            try:
+                for kernel in tree.judge(item["copy"], allowed):
+                    archives[kernel] = item["copy"]
+            except trees.TreeError as exc:
+                raise trees.TreeError("The archive %s does not fit this node: %s." % (item["path"], exc)) from exc
+        return archives
 
     def _remove(self, name, acting):
         tree = self._tree(name)
@@ -148,14 +185,7 @@ class Task:
     def _import_copies(self, copies, acting):
         name = self.params["name"] or self._archive_name(copies[0])
         tree = self._tree(name)
-        allowed = self._kernels()
-        archives = {}
-        for item in copies:
-            try:
-                for kernel in tree.judge(item["copy"], allowed):
-                    archives[kernel] = item["copy"]
-            except trees.TreeError as exc:
-                raise trees.TreeError("The archive %s does not fit this node: %s." % (item["path"], exc)) from exc
+        archives = self._judged(tree, copies, self._kernels())
         missing = [kernel for kernel in self.params["kernels"] or [] if kernel not in archives]
         if missing:
             raise ActError("None of the archives is for kernel %s. Nothing was changed." % ", ".join(missing))

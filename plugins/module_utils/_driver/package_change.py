@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 
-from . import dkms, files, kernels, packages
+from . import dkms, files, kernels, packages, pci
 from .apt import AptError, write_atomically
 
 
@@ -41,7 +41,7 @@ class PackageChange:
         os_release = apt.os_release()
         plan = {
             "table": packages.table_for(os_release), "installed": {}, "index": {}, "journal": [], "broken": [], "resolved": None, "refusals": [],
-            "arguments": [], "removable": list(options["allow_removal"]), "disk": {}, "download_bytes": 0,
+            "lacking": [], "arguments": [], "removable": list(options["allow_removal"]), "disk": {}, "download_bytes": 0,
             "transaction": dict((kind, []) for kind in ("install", "upgrade", "downgrade", "reinstall", "remove")),
         }
         if plan["table"] is None:
@@ -50,6 +50,8 @@ class PackageChange:
                 "unsupported_os", [], found, packages.supported_text(), "Operating system %s is not supported by this version of the collection." % found,
                 "use one of: %s" % packages.supported_text()))
             return plan
+        plan["lacking"] = self.lacking()
+        plan["refusals"] += plan["lacking"]
         plan["installed"] = apt.installed()
         plan["journal"], plan["broken"] = apt.interrupted(plan["installed"])
         plan["index"] = apt.index(plan["table"]["name_pattern"], options["extra_packages"])
@@ -58,6 +60,13 @@ class PackageChange:
         else:
             self.plan_presence(plan)
         return plan
+
+    def lacking(self):
+        """Refusals for what the driver needs beside its packages, as far as that is asked for."""
+        wanted, root = self.options["require"], self.apt.root
+        booting = self.apt.kernels()
+        headers = dict((kernel, kernels.headers_present(root, kernel)) for kernel in booting)
+        return packages.decide_needs(wanted, pci.read(root) if "gpu" in wanted else None, headers if "headers" in wanted else {})
 
     def plan_removal(self, plan):
         targets = packages.installed_driver(plan["table"], plan["installed"])

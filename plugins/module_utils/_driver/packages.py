@@ -199,6 +199,29 @@ def partly_available(version, packages, missing):
                    "choose a version all of whose packages are published, or mirror the missing packages")
 
 
+# --- the node -------------------------------------------------------------------------------------------------------
+
+def decide_needs(wanted, gpus, headers):
+    """Refusals of a node without what is WANTED. ``gpus``: those on the bus, None when it cannot be read; ``headers``: by kernel that can boot."""
+    refusals = []
+    if "gpu" in wanted and not gpus:
+        found = "the PCI bus cannot be read" if gpus is None else "none on the PCI bus"
+        refusals.append(refusal(
+            "no_gpu", [], found, "an NVIDIA GPU", "No NVIDIA GPU was found: %s." % found,
+            "look at the hardware, or leave gpu out of what is required"))
+    if "headers" in wanted and not headers:
+        refusals.append(refusal(
+            "no_kernel", [], "no kernel", "a kernel that can boot", "No kernel that can boot was found in /boot and /lib/modules.", "install one"))
+    missing = [kernel for kernel in headers if not headers[kernel]] if "headers" in wanted else []
+    if missing:
+        packages = ["linux-headers-%s" % kernel for kernel in missing]
+        refusals.append(refusal(
+            "no_headers", packages, "no headers for %s" % ", ".join(missing), "headers for every kernel that can boot",
+            "The headers are missing for kernel %s, so that no module can be built for it." % ", ".join(missing),
+            "install %s, or remove the kernel" % " ".join(packages)))
+    return refusals
+
+
 # --- the transaction ------------------------------------------------------------------------------------------------
 
 def final_state(installed, transaction):

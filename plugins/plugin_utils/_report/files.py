@@ -14,9 +14,9 @@ import os
 import tempfile
 
 
-def json_text(document):
-    """A document as JSON, its fields in the order they have."""
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+def json_text(document, dense=False):
+    """A document as JSON, its fields in the order they have; DENSE on one line, which takes a fraction of the time and space."""
+    return json.dumps(document, indent=None if dense else 2, ensure_ascii=False) + "\n"
 
 
 def write(directory, contents, mode=0o600):

@@ -40,9 +40,9 @@ def environment():
     return jinja
 
 
-def render(template, view):
-    """The page made of TEMPLATE with the values VIEW."""
-    style, script = source("style.css"), source("page.js")
+def render(template, view, styles=("style.css",)):
+    """The page made of TEMPLATE with the values VIEW, dressed in STYLES."""
+    style, script = "\n".join(source(name) for name in styles), source("page.js")
     return environment().get_template(template).render(
         dict(view, style=markupsafe.Markup(style), script=markupsafe.Markup(script), policy=policy(style, script)))
 

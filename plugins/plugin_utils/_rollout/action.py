@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the rollout actions share. They run on the controller and never open a connection to the node.
+"""What the rollout actions share. They run on the controller; only rollout_step opens a connection to the node, and only for its own copies.
 
 Private to the collection: it may change at any time.
 """
@@ -13,11 +13,25 @@ import os
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger, owner, plan, report, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
+    holds,
+    ledger,
+    limits,
+    outbox,
+    owner,
+    plan,
+    publish,
+    state,
+    store,
+    windows,
+)
 
 display = Display()
 
-EXPECTED = (ledger.LedgerError, owner.OwnerError, plan.PlanError, state.StateError, OSError)
+EXPECTED = (
+    holds.HoldError, ledger.LedgerError, limits.LimitError, outbox.WebhookError, owner.OwnerError, plan.PlanError, state.StateError, store.StoreError,
+    windows.WindowError, OSError,
+)
 
 
 class RolloutAction(ActionBase):
@@ -25,6 +39,7 @@ class RolloutAction(ActionBase):
 
     TRANSFERS_FILES = False
     ARGUMENT_SPEC: dict = {}
+    EXPECTED = EXPECTED
     _requires_connection = False
     _supports_check_mode = True
     _supports_async = False
@@ -34,13 +49,17 @@ class RolloutAction(ActionBase):
         dummy, arguments = self.validate_argument_spec(argument_spec=self.ARGUMENT_SPEC)
         try:
             result.update(self.act(arguments, task_vars or {}))
-        except EXPECTED as exc:
+        except self.EXPECTED as exc:
             result.update(failed=True, msg=str(exc))
         result.setdefault("changed", False)
         return result
 
     def act(self, arguments, task_vars):
         raise NotImplementedError
+
+    @staticmethod
+    def book(arguments, rollout_id=None):
+        return ledger.Ledger(arguments["artifact_dir"], arguments["rollout_id"] if rollout_id is None else rollout_id, arguments["ledger"])
 
     @property
     def check(self):
@@ -51,22 +70,40 @@ class RolloutAction(ActionBase):
         """The playbook's own process: the parent of the worker that runs this task."""
         return owner.identify(os.getppid())
 
+    def tell(self, book, arguments, now=False, idle=False):
+        """Bring the reports up to date and see to the webhook, after something was written, or when IDLE. Returns the report if it was asked for NOW."""
+        doc = publish.refresh(book, now, idle, arguments.get("textfile_dir"), display.warning)
+        outbox.kick(book, arguments.get("webhook"), idle, display.warning)
+        return doc
+
     @staticmethod
     def say(line):
         display.display(line)
 
 
-def refresh_report(book, ended=False):
-    """Write the report as it stands, so that it is there whatever happens next."""
-    with ledger.locked(book.path("report.lock")):
-        view = state.reduce(book.read())
-        doc = report.document(view, ended or view.finished is not None)
-        ledger.write_json(book.path("report.json"), doc)
-        ledger.write_file(book.path("report.md"), report.markdown(doc))
-    return doc
+def owned_view(transaction, book, controller):
+    """The view of a rollout that this controller runs; anybody else is refused."""
+    run = owner.require(transaction, book.rollout_id, controller)
+    if transaction.view.run != run:
+        raise owner.OwnerError("Rollout %s was planned again meanwhile; this run may not go on with it." % book.rollout_id)
+    return transaction.view
 
 
 def progress(view, node, text):
     """C([3/4] gpu-r1-2: install)."""
-    position = view.position(node)
-    return "[%s/%d] %s: %s" % (position if position else "-", len(view.order), node, text)
+    found = view.nodes.get(node)
+    return "[%s/%d] %s: %s" % (found.went if found is not None and found.went else "-", view.total, node, text)
+
+
+def numbers(view):
+    """Where the rollout stands, for whoever shows its progress."""
+    policy = view.policy
+    return {
+        "counts": view.nodes.count(),
+        "total": view.total,
+        "max_down": policy.get("max_down"),
+        "window": view.window,
+        "broken_elsewhere": policy.get("broken_elsewhere", 0),
+        "failure_budget": policy.get("failure_budget"),
+        "node_s": policy.get("node_s"),
+    }

@@ -1,40 +1,38 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The ledger of a rollout: an append-only journal that survives the death of its writer.
+"""The ledger of a rollout: what is known of it, and the only way to write to it.
 
 Private to the collection: it may change at any time.
 
-One line of C(journal.jsonl) is one transaction: an event, or a list of events that hold together. A line counts once its newline is
-on disk, so a torn last line is a transaction that never happened. Nothing outside this file knows how events are stored.
+Every transaction appends events and brings the rows of the nodes up to date with them, both or neither. The rows are what the gate
+looks at; the events are the story, and amount to the same rows.
 """
 
 from __future__ import annotations
 
-import contextlib
+import dataclasses
 import datetime
-import fcntl
 import json
-import os
 import re
-import tempfile
+import uuid
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import files, state, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.store import sa
 
 ROLLOUT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,99}")
 NODE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,252}")
+HEAD = ("rollout_id", "run", "target", "started", "finished", "sha256", "total", "went", "earlier", "window", "policy", "changed", "undo", "paused",
+        "stopped", "held", "held_reason")
 
 
 class LedgerError(Exception):
-    """The ledger cannot be used; the message says what to do."""
+    """The ledger cannot be used so; the message says what to do."""
 
 
 def timestamp(now=None):
     """UTC time as the documents of a rollout spell it."""
-    now = now or datetime.datetime.now(datetime.timezone.utc)
-    return now.strftime("%Y-%m-%dT%H:%M:%S.") + "%03dZ" % (now.microsecond // 1000)
-
-
-def rollouts_dir(artifact_dir):
-    return os.path.join(os.path.expanduser(artifact_dir), "rollouts")
+    return state.timestamp(now or datetime.datetime.now(datetime.timezone.utc))
 
 
 def check_id(rollout_id):
@@ -49,142 +47,296 @@ def check_node(name):
     return name
 
 
-def fsync_dir(path):
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+def dump(value):
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def write_file(path, text):
-    """Replace a file whole, or leave the old one."""
-    directory = os.path.dirname(path)
-    os.makedirs(directory, mode=0o700, exist_ok=True)
-    fd, temporary = tempfile.mkstemp(prefix=".new-", dir=directory)
-    try:
-        with os.fdopen(fd, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
-    fsync_dir(directory)
+def node_of(body):
+    """A node out of its JSON."""
+    fields = json.loads(body)
+    fields["steps"] = [state.Step(**step) for step in fields["steps"]]
+    fields["ticket"] = state.Ticket(**fields["ticket"]) if fields["ticket"] else None
+    return state.Node(**fields)
 
 
-def write_json(path, document):
-    write_file(path, json.dumps(document, indent=2, sort_keys=True) + "\n")
+class StoredNodes:
+    """The nodes of one rollout out of the database; answers what state.Nodes answers, and remembers what was changed."""
 
+    def __init__(self, connection, table, rollout_id):
+        self._connection = connection
+        self._table = table
+        self._id = rollout_id
+        self._known = {}
+        self._changed = set()
+        self._replaced = False
 
-@contextlib.contextmanager
-def locked(path):
-    """Hold an exclusive lock on a file for as long as the block runs; the lock dies with its process."""
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
+    def _rows(self, *conditions, column="body"):
+        query = sa.select(self._table.c[column], self._table.c.name).where(self._table.c.rollout_id == self._id, *conditions)
+        return self._connection.execute(query).all()
 
+    def _nodes(self, *conditions):
+        """Nodes that meet the conditions in the database, and those that were changed since, for the caller to test again."""
+        if not self._replaced:
+            for body, name in self._rows(*conditions):
+                if name not in self._known:
+                    self._known[name] = node_of(body)
+        nodes = [node for node in self._known.values() if node is not None]
+        return sorted(nodes, key=lambda node: (node.position is None, node.position or 0, node.name))
 
-def parse(data, path="journal"):
-    """Events of a journal, and the length of the part that counts."""
-    whole = data.rfind(b"\n") + 1
-    events = []
-    for number, line in enumerate(data[:whole].splitlines(), start=1):
-        try:
-            entry = json.loads(line)
-        except ValueError as exc:
-            raise LedgerError(
-                "Line %d of %s is damaged (%s). A crash can only tear the last line, so something else wrote to it: "
-                "restore the file, or start a rollout under another id." % (number, path, exc)
-            ) from exc
-        events.extend(entry if isinstance(entry, list) else [entry])
-    return events, whole
+    def get(self, name):
+        if name not in self._known and not self._replaced:
+            rows = self._rows(self._table.c.name == name)
+            self._known[name] = node_of(rows[0][0]) if rows else None
+        return self._known.get(name)
+
+    def put(self, node):
+        self._known[node.name] = node
+        self._changed.add(node.name)
+
+    def replace(self, nodes):
+        self._known = {node.name: node for node in nodes}
+        self._changed = set(self._known)
+        self._replaced = True
+
+    def everything(self):
+        return self._nodes()
+
+    def having(self, *states):
+        return [node for node in self._nodes(self._table.c.state.in_(states)) if node.state in states]
+
+    def suspects(self):
+        return [node for node in self._nodes(self._table.c.suspect.is_(True)) if node.suspect]
+
+    def canaries(self):
+        return [node for node in self._nodes(self._table.c.canary.is_(True)) if node.canary]
+
+    def count(self):
+        if self._replaced:
+            counts = {}
+        else:
+            query = sa.select(self._table.c.state, sa.func.count()).where(self._table.c.rollout_id == self._id).group_by(self._table.c.state)
+            counts = {row[0]: row[1] for row in self._connection.execute(query)}
+            if self._changed:
+                query = sa.select(self._table.c.state).where(self._table.c.rollout_id == self._id, self._table.c.name.in_(sorted(self._changed)))
+                for (name,) in self._connection.execute(query):
+                    counts[name] -= 1
+        for name in self._changed:
+            now = self._known[name].state
+            counts[now] = counts.get(now, 0) + 1
+        return {name: number for name, number in counts.items() if number}
+
+    def waiting_before(self, position):
+        query = (
+            sa.select(self._table.c.name)
+            .where(self._table.c.rollout_id == self._id, self._table.c.state == "pending", self._table.c.position < position)
+            .order_by(self._table.c.position)
+        )
+        names = [] if self._replaced else [name for (name,) in self._connection.execute(query) if name not in self._changed]
+        mine = [node for node in self._known.values() if node is not None and node.name in self._changed and node.state == "pending"
+                and node.position is not None and node.position < position]
+        return names + [node.name for node in sorted(mine, key=lambda node: node.position)]
+
+    def flush(self):
+        """Write what was changed."""
+        if self._replaced:
+            self._connection.execute(sa.delete(self._table).where(self._table.c.rollout_id == self._id))
+        elif self._changed:
+            self._connection.execute(sa.delete(self._table).where(self._table.c.rollout_id == self._id, self._table.c.name.in_(sorted(self._changed))))
+        if self._changed:
+            self._connection.execute(sa.insert(self._table), [self._row(self._known[name]) for name in sorted(self._changed)])
+
+    def _row(self, node):
+        return {
+            "rollout_id": self._id, "name": node.name, "state": node.state, "suspect": node.suspect, "position": node.position,
+            "canary": node.canary, "body": dump(dataclasses.asdict(node)),
+        }
 
 
 class Transaction:
-    """What is known under the lock, and what is to be added to it."""
+    """What is known while nobody else can write, and what is to be added to it."""
 
-    def __init__(self, events):
-        self.events = events
+    def __init__(self, connection, database, rollout_id):
+        self._connection = connection
+        self._database = database
+        self._id = rollout_id
+        table = database.table["rollout"]
+        row = connection.execute(sa.select(table.c.head, table.c.owner, table.c.planned).where(table.c.rollout_id == rollout_id)).first()
+        self._there = row is not None
+        self.owner = json.loads(row[1]) if row and row[1] else None
+        self.view = _view(row[0] if row else None, StoredNodes(connection, database.table["node"], rollout_id))
+        self._planned = row[2] if row else None
         self.added = []
+        self._documents = []
+        self._held = False
+
+    def hold(self, owner):
+        """Say who runs the rollout now."""
+        self.owner, self._held = owner, True
+
+    @property
+    def changed(self):
+        return bool(self.added or self._documents or self._held)
 
     def append(self, event, **fields):
+        """Add one event and take it into the view."""
         self.added.append(dict(fields, event=event, time=timestamp()))
-        self.events.append(self.added[-1])
-
-
-class Ledger:
-    """Events of one rollout; the only class that knows where they lie."""
-
-    def __init__(self, artifact_dir, rollout_id):
-        self.rollout_id = check_id(rollout_id)
-        self.base = rollouts_dir(artifact_dir)
-        self.directory = os.path.join(self.base, rollout_id)
-        self.journal = os.path.join(self.directory, "journal.jsonl")
-
-    def exists(self):
-        return os.path.exists(self.journal)
-
-    def read(self):
-        """All events so far; none when the rollout was never planned."""
-        try:
-            with open(self.journal, "rb") as stream:
-                return parse(stream.read(), self.journal)[0]
-        except FileNotFoundError:
-            return []
-
-    @contextlib.contextmanager
-    def transaction(self):
-        """Read, decide and write with nobody in between. Nothing is written when the block raises."""
-        with locked(os.path.join(self.directory, "journal.lock")):
-            fd = os.open(self.journal, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            with os.fdopen(fd, "r+b") as stream:
-                data = stream.read()
-                events, whole = parse(data, self.journal)
-                transaction = Transaction(events)
-                yield transaction
-                if not transaction.added:
-                    return
-                line = json.dumps(transaction.added if len(transaction.added) > 1 else transaction.added[0], sort_keys=True)
-                if whole < len(data):
-                    stream.truncate(whole)
-                stream.seek(whole)
-                stream.write(line.encode("utf-8") + b"\n")
-                stream.flush()
-                os.fsync(stream.fileno())
-                if whole == 0:
-                    fsync_dir(self.directory)
-
-    def path(self, *names):
-        """Where a document of this rollout lies."""
-        return os.path.join(self.directory, *names)
+        state.apply(self.view, self.added[-1])
+        if event == "plan":
+            self._planned = self.added[-1]["time"]
 
     def save(self, node, name, document):
         """Keep a document of a node: its baseline, an audit, a verdict."""
-        write_json(self.path(check_node(node), check_node(name) + ".json"), document)
+        self._documents.append((check_node(node), check_node(name), document))
+
+    def alone(self):
+        """See to it that no other rollout of this ledger begins before this transaction has ended."""
+        self._database.hold_all(self._connection)
+
+    def owners(self):
+        """(rollout id, owner) of every other rollout that somebody runs or ran."""
+        table = self._database.table["rollout"]
+        query = sa.select(table.c.rollout_id, table.c.owner).where(table.c.rollout_id != self._id, table.c.owner.is_not(None))
+        return [(name, json.loads(owner)) for name, owner in self._connection.execute(query)]
+
+    def shared(self, other_id, names):
+        """Those of NAMES that another rollout has in its plan too."""
+        table = self._database.table["node"]
+        theirs = {name for (name,) in self._connection.execute(sa.select(table.c.name).where(table.c.rollout_id == other_id))}
+        return sorted(theirs & set(names))
+
+    def in_flight_elsewhere(self, names):
+        """(rollout id, node, state) of those of NAMES that other rollouts left in flight."""
+        table, wanted = self._database.table["node"], set(names)
+        query = (
+            sa.select(table.c.rollout_id, table.c.name, table.c.state)
+            .where(table.c.rollout_id != self._id, table.c.state.in_(state.IN_FLIGHT))
+            .order_by(table.c.rollout_id, table.c.name)
+        )
+        return [tuple(row) for row in self._connection.execute(query) if row[1] in wanted]
+
+    def flush(self, token):
+        """Write all of it; TOKEN marks the events of one transaction."""
+        connection, tables = self._connection, self._database.table
+        self.view.nodes.flush()
+        row = {"planned": self._planned, "head": dump({key: getattr(self.view, key) for key in HEAD}), "owner": dump(self.owner) if self.owner else None}
+        table = tables["rollout"]
+        if self._there:
+            connection.execute(sa.update(table).where(table.c.rollout_id == self._id).values(**row))
+        else:
+            connection.execute(sa.insert(table).values(rollout_id=self._id, **row))
+        if self.added:
+            rows = [{"rollout_id": self._id, "time": event["time"], "node": event.get("node"), "kind": event["event"], "token": token, "body": dump(event)}
+                    for event in self.added]
+            connection.execute(sa.insert(tables["event"]), rows)
+        table = tables["document"]
+        for node, name, document in self._documents:
+            key = (table.c.rollout_id == self._id, table.c.node == node, table.c.name == name)
+            connection.execute(sa.delete(table).where(*key))
+            connection.execute(sa.insert(table).values(rollout_id=self._id, node=node, name=name, time=timestamp(), body=dump(document)))
+
+
+def _view(head, nodes):
+    view = state.Rollout(nodes=nodes)
+    for key, value in (json.loads(head) if head else {}).items():
+        setattr(view, key, value)
+    return view
+
+
+class Ledger:
+    """One rollout in a ledger, and its directory of artifacts on the controller."""
+
+    def __init__(self, artifact_dir, rollout_id, url="", patience_s=store.PATIENCE_S):
+        self.rollout_id = check_id(rollout_id)
+        self.artifact_dir = artifact_dir
+        self.base = files.rollouts_dir(artifact_dir)
+        self.directory = files.join(self.base, rollout_id)
+        self.store = store.Store(url or store.default_url(artifact_dir), patience_s)
+
+    @property
+    def shown(self):
+        return self.store.shown
+
+    def transact(self, work):
+        """WORK(transaction): read, decide and write with nobody in between, and its answer. Nothing is written when it raises.
+
+        WORK may be run more than once and must change nothing but the transaction.
+        """
+        token = uuid.uuid4().hex
+        answers = []
+
+        def attempt(connection, repeated):
+            events = self.store.table["event"]
+            if repeated and connection.execute(sa.select(events.c.id).where(events.c.token == token).limit(1)).first():
+                return answers[-1]  # the try before was committed, and only its answer was lost on the way
+            transaction = Transaction(connection, self.store, self.rollout_id)
+            answers.append(work(transaction))
+            if transaction.changed:
+                transaction.flush(token)
+            return answers[-1]
+
+        return self.store.transact(self.rollout_id, attempt)
+
+    def look(self, question):
+        """QUESTION(view) about the rollout as it is now; a view of nothing when it was never planned."""
+        with self.store.reading() as connection:
+            if connection is None:
+                return question(state.Rollout())
+            return question(Transaction(connection, self.store, self.rollout_id).view)
+
+    def view(self):
+        """The whole rollout, in memory."""
+
+        def whole(view):
+            return dataclasses.replace(view, nodes=state.Nodes(view.nodes.everything()))
+
+        return self.look(whole)
+
+    def owner(self):
+        """Who runs, or ran, this rollout; None if it was never planned."""
+        with self.store.reading() as connection:
+            return Transaction(connection, self.store, self.rollout_id).owner if connection is not None else None
+
+    def events(self):
+        """The story so far, first to last."""
+        with self.store.reading() as connection:
+            if connection is None:
+                return []
+            table = self.store.table["event"]
+            query = sa.select(table.c.body).where(table.c.rollout_id == self.rollout_id).order_by(table.c.id)
+            return [json.loads(body) for (body,) in connection.execute(query)]
+
+    def last_event(self):
+        """The number of the last event; None when there is none."""
+        with self.store.reading() as connection:
+            if connection is None:
+                return None
+            table = self.store.table["event"]
+            return connection.execute(sa.select(sa.func.max(table.c.id)).where(table.c.rollout_id == self.rollout_id)).scalar()
 
     def load(self, node, name):
-        try:
-            with open(self.path(check_node(node), check_node(name) + ".json"), encoding="utf-8") as stream:
-                return json.load(stream)
-        except FileNotFoundError:
-            return None
+        """A document that was kept of a node, or None."""
+        with self.store.reading() as connection:
+            if connection is None:
+                return None
+            table = self.store.table["document"]
+            query = sa.select(table.c.body).where(table.c.rollout_id == self.rollout_id, table.c.node == node, table.c.name == name)
+            body = connection.execute(query).scalar()
+        return json.loads(body) if body is not None else None
+
+    def last_id(self):
+        """The id of the rollout of this ledger that was planned last, or None."""
+        return last_id(self.store)
+
+    def path(self, *names):
+        """Where an artifact of this rollout lies."""
+        return files.join(self.directory, *names)
 
 
-def remember_last(artifact_dir, rollout_id):
-    write_file(os.path.join(rollouts_dir(artifact_dir), "last"), rollout_id + "\n")
-
-
-def last_id(artifact_dir):
+def last_id(database):
     """The id of the rollout that was planned last, or None."""
-    try:
-        with open(os.path.join(rollouts_dir(artifact_dir), "last"), encoding="utf-8") as stream:
-            return stream.read().strip() or None
-    except FileNotFoundError:
-        return None
+    with database.reading() as connection:
+        if connection is None:
+            return None
+        table = database.table["rollout"]
+        query = sa.select(table.c.rollout_id).where(table.c.planned.is_not(None)).order_by(table.c.planned.desc(), table.c.rollout_id.desc()).limit(1)
+        return connection.execute(query).scalar()

@@ -11,11 +11,15 @@ is the process that all of them share, the playbook itself, named so that a reus
 
 from __future__ import annotations
 
-import json
+import datetime
 import os
 import socket
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import state
+
+# How often a controller that asks the ledger shows that it lives, and how long that is believed where its process cannot be seen.
+HEARTBEAT_S = 30
+FRESH_S = 120
 
 
 class OwnerError(Exception):
@@ -58,15 +62,37 @@ def identify(pid, proc="/proc"):
     return dict(place(proc), pid=pid, started=start_ticks(pid, proc))
 
 
-def liveness(owner, proc="/proc"):
-    """C(alive), C(dead), or C(unknown) when this controller cannot see the other one's processes."""
+def booted(proc="/proc"):
+    """When this machine was booted, an aware datetime; None when it cannot be told."""
+    for line in (_read(os.path.join(proc, "stat")) or "").splitlines():
+        words = line.split()
+        if len(words) == 2 and words[0] == "btime" and words[1].isdigit():
+            return datetime.datetime.fromtimestamp(int(words[1]), datetime.timezone.utc)
+    return None
+
+
+def liveness(owner, proc="/proc", heard=None, now=None):
+    """C(alive), C(dead), or C(unknown) when this controller cannot see the other one's processes.
+
+    C(heard) is when the ledger heard of it last. A machine of this one's name with another boot is this one before it was booted only
+    when it was silent since; if not, it is a copy with the same name, which lives.
+    """
     here = place(proc)
     if owner.get("boot_id") != here["boot_id"]:
-        return "dead" if owner.get("host") == here["host"] and owner.get("pid_namespace") == here["pid_namespace"] else "unknown"
+        if owner.get("host") != here["host"] or owner.get("pid_namespace") != here["pid_namespace"] or heard is None or now is None:
+            return "unknown"
+        boot = booted(proc)
+        return "dead" if boot is not None and _parsed(heard) < boot and _age(heard, now) >= FRESH_S else "unknown"
     if owner.get("pid_namespace") != here["pid_namespace"]:
         return "unknown"
     ticks = start_ticks(owner.get("pid"), proc)
     return "alive" if ticks is not None and ticks == owner.get("started") else "dead"
+
+
+def running(record, now=None):
+    """Whether the run that the record of an owner tells of may still go on."""
+    now = now or datetime.datetime.now(datetime.timezone.utc)
+    return bool(record) and not record.get("ended") and liveness(record["owner"], heard=record["heartbeat"], now=now) != "dead"
 
 
 def same(one, other):
@@ -78,62 +104,100 @@ def describe(owner):
     return "process %s on %s" % (owner.get("pid"), owner.get("host"))
 
 
-def record(book):
-    """Who runs, or ran, a rollout."""
-    return _record(book.directory)
+def _parsed(text):
+    return datetime.datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=datetime.timezone.utc)
 
 
-def _record(directory):
-    text = _read(os.path.join(directory, "owner.json"))
-    return json.loads(text) if text else None
+def _age(text, now):
+    """Seconds since a time of the ledger."""
+    return max(0, int((now - _parsed(text)).total_seconds()))
 
 
-def claim(book, run, nodes, owner, break_lock=False, proc="/proc"):
-    """Make C(owner) the owner of a rollout, or say why not.
+def _listed(names):
+    names = list(names)
+    return ", ".join(names[:5]) + (" and %d more" % (len(names) - 5) if len(names) > 5 else "")
 
-    Another live controller is refused on the same rollout, and on another rollout that shares a node with this one.
+
+def _since(seconds):
+    return "%d s" % seconds if seconds < 120 else "%d min" % (seconds // 60) if seconds < 7200 else "%d h" % (seconds // 3600)
+
+
+def refusal(name, found, shared, own, now, break_lock=False, proc="/proc"):
+    """Why another controller's hold on a rollout keeps this one from starting; empty when it does not.
+
+    C(own): it is the rollout that this controller wants. C(shared): nodes that both have. A controller that is seen to live, or has
+    just written, is never overruled.
     """
-    with ledger.locked(os.path.join(book.base, "owners.lock")):
-        for name in sorted(os.listdir(book.base)):
-            record = _record(os.path.join(book.base, name))
-            if record is None or record.get("ended") or same(record["owner"], owner):
-                continue
-            shared = sorted(set(record["nodes"]) & set(nodes))
-            if name != book.rollout_id and not shared:
-                continue
-            alive = liveness(record["owner"], proc)
-            if alive == "alive" or (alive == "unknown" and not break_lock):
-                raise OwnerError(
-                    "Rollout %s is %s by %s since %s%s. Nothing was started. %s"
-                    % (
-                        name,
-                        "being run" if alive == "alive" else "recorded as run",
-                        describe(record["owner"]),
-                        record["time"],
-                        "" if name == book.rollout_id else " and shares %s with this one" % ", ".join(shared[:5]),
-                        "Wait for it, or end it first."
-                        if alive == "alive"
-                        else "That process cannot be seen from here: make sure that it is gone, then run again with rollout_break_lock=true.",
-                    )
-                )
-        ledger.write_json(book.path("owner.json"), {"owner": owner, "run": run, "nodes": sorted(nodes), "time": ledger.timestamp()})
+    if found is None or found.get("ended") or (not own and not shared):
+        return ""
+    alive = liveness(found["owner"], proc, found["heartbeat"], now)
+    silent = _age(found["heartbeat"], now)
+    if alive == "dead":
+        return ""
+    beside = "" if own else " and shares %s with this one" % _listed(shared)
+    who = "by %s since %s%s, last heard of %s ago. Nothing was started." % (describe(found["owner"]), found["time"], beside, _since(silent))
+    if alive == "alive":
+        return "Rollout %s is being run %s Wait for it, or end it first." % (name, who)
+    if silent < FRESH_S:
+        return "Rollout %s is being run %s It cannot be seen from here but it has just written: end it there; if it is gone, try again in %d s." % (
+            name, who, FRESH_S - silent)
+    if break_lock:
+        return ""
+    return ("Rollout %s is recorded as run %s That process cannot be seen from here: make sure that it is gone, "
+            "then run again with rollout_break_lock=true." % (name, who))
 
 
-def require(book, owner):
-    """The run that this controller owns; anything else may not touch the rollout."""
-    record = _record(book.directory)
+def claim(transaction, rollout_id, run, nodes, owner, break_lock=False, proc="/proc", now=None, abandon=()):
+    """Make C(owner) the owner of the transaction's rollout, or say why not.
+
+    Another live controller is refused on the same rollout, and on another rollout that shares a node with this one. So are nodes that
+    another rollout has in flight, whatever became of its controller, unless they are in C(abandon).
+    """
+    now = now or datetime.datetime.now(datetime.timezone.utc)
+    transaction.alone()  # before anything is read of other rollouts
+    mine = transaction.owner
+    if mine is not None and not same(mine["owner"], owner):
+        why = refusal(rollout_id, mine, [], True, now, break_lock, proc)
+        if why:
+            raise OwnerError(why)
+    for name, other in transaction.owners():
+        if other.get("ended") or same(other["owner"], owner):
+            continue
+        why = refusal(name, other, transaction.shared(name, nodes), False, now, break_lock, proc)
+        if why:
+            raise OwnerError(why)
+    left = [entry for entry in transaction.in_flight_elsewhere(nodes) if entry[1] not in abandon]
+    if left:
+        other, name, value = left[0]
+        names = sorted(entry[1] for entry in left if entry[0] == other)
+        raise OwnerError(
+            "%s is %s in rollout %s, whose run broke off%s: nobody knows yet what is on it. Run that rollout again first (rollout_id=%s), which looks at "
+            "the node and finishes it or puts it back; or take it as it is, with rollout_abandon=%s in this run. Nothing was changed."
+            % (name, value, other, ", as are %s" % _listed(one for one in names if one != name) if len(names) > 1 else "", other, ",".join(names[:5])))
+    text = state.timestamp(now)
+    transaction.hold({"owner": owner, "run": run, "time": text, "heartbeat": text})
+
+
+def require(transaction, rollout_id, owner, now=None):
+    """The run that this controller owns, and a sign of life; anybody else may not touch the rollout."""
+    record = transaction.owner
     if record is None:
-        raise OwnerError("Rollout %s was never planned in %s: rollout_plan has to run first." % (book.rollout_id, book.base))
+        raise OwnerError("Rollout %s was never planned in this ledger: rollout_plan has to run first." % rollout_id)
     if not same(record["owner"], owner):
         raise OwnerError(
-            "Rollout %s was taken over by %s at %s; this controller may not go on with it." % (book.rollout_id, describe(record["owner"]), record["time"])
+            "Rollout %s was taken over by %s at %s; this controller may not go on with it." % (rollout_id, describe(record["owner"]), record["time"])
         )
+    if record.get("broken"):
+        raise OwnerError("The lock of rollout %s was broken by %s; this controller may not go on with it. Run the playbook again if it should." % (
+            rollout_id, record["broken"]))
+    now = now or datetime.datetime.now(datetime.timezone.utc)
+    if _age(record["heartbeat"], now) >= HEARTBEAT_S:
+        transaction.hold(dict(record, heartbeat=state.timestamp(now)))
     return record["run"]
 
 
-def release(book, owner):
+def release(transaction, owner, now=None):
     """Say that the run is over, for controllers that cannot see this one's processes."""
-    with ledger.locked(os.path.join(book.base, "owners.lock")):
-        record = _record(book.directory)
-        if record is not None and same(record["owner"], owner):
-            ledger.write_json(book.path("owner.json"), dict(record, ended=ledger.timestamp()))
+    record = transaction.owner
+    if record is not None and same(record["owner"], owner):
+        transaction.hold(dict(record, ended=state.timestamp(now or datetime.datetime.now(datetime.timezone.utc))))

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import heapq
 import json
 import re
 import typing as t
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, state
 
 VERSION = re.compile(r"[0-9]+(\.[0-9]+){1,3}")
 
@@ -32,7 +33,8 @@ class Probe:
     version: t.Optional[str] = None
     quarantined: str = ""  # the reason in its quarantine marker
     error: str = ""
-    domain: str = ""
+    domains: t.Dict[str, str] = dataclasses.field(default_factory=dict)
+    stratum: str = ""  # what one canary can speak for: GPU model, kernel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,10 +44,17 @@ class Plan:
     nodes: t.Dict[str, t.Dict[str, t.Any]]
     policy: t.Dict[str, t.Any]
     sha256: str
+    paused: str = ""  # an operator's word to a run that did not end
+    changed: t.Dict[str, t.Dict[str, t.Any]] = dataclasses.field(default_factory=dict)  # limits that an operator set in it
+    notes: t.List[str] = dataclasses.field(default_factory=list)  # what is taken over from it, in words
 
     @property
     def suspects(self):
         return [name for name in self.order if self.nodes[name].get("suspect")]
+
+    @property
+    def canaries(self):
+        return [name for name in self.order if self.nodes[name].get("canary")]
 
 
 def natural(name):
@@ -60,21 +69,39 @@ def round_robin(names, domain_of):
         queues.setdefault(domain_of(name), []).append(name)
     lanes = [queues[domain] for domain in sorted(queues, key=natural)]
     order = []
-    while any(lanes):
-        for lane in lanes:
-            if lane:
-                order.append(lane.pop(0))
+    for turn in range(max((len(lane) for lane in lanes), default=0)):
+        order.extend(lane[turn] for lane in lanes if turn < len(lane))
     return order
 
 
 def digest(target, order, nodes, policy):
-    document = {"target": target, "order": order, "nodes": {name: [nodes[name]["from"], nodes[name]["to"]] for name in order}, "policy": policy}
+    """What an approval is bound to: who goes, in which order, from what to what, from which failure domain, who as a canary, and under which limits."""
+    rules = {key: value for key, value in policy.items() if key != "approved"}
+    going = {name: [nodes[name]["from"], nodes[name]["to"], nodes[name]["domains"], bool(nodes[name].get("canary"))] for name in order}
+    document = {"target": target, "order": order, "nodes": going, "policy": rules}
     return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode("utf-8")).hexdigest()
 
 
-def _place(probe, to_version, before):
-    """What the plan says of one node."""
-    entry = {"from": probe.version, "to": to_version, "domain": probe.domain, "state": "pending", "reason": ""}
+def _blame(found, before):
+    """(class, signature) of a node that is FOUND out of order: sick, unless an earlier run of this rollout had its hands on it."""
+    if before is not None and before.state in state.FAILED:
+        return before.failure or state.HARD, before.signature
+    if before is not None and before.state in state.IN_FLIGHT:
+        return state.LOST if found == "lost" else state.HARD, before.signature
+    return state.SICK, ""
+
+
+def _there(to_version, before):
+    """What the plan says of a node that has the version: whether this rollout brought it there."""
+    if before is not None and before.state == "done" and before.to_version == to_version:
+        return {"state": "done", "from": before.from_version}
+    return {"state": "skipped", "reason": "already at %s" % to_version}
+
+
+def _place(probe, to_version, before, going_on):
+    """What the plan says of one node. GOING_ON: the run before did not come to its end, and what was said and seen in it stands."""
+    entry = {"from": probe.version, "to": to_version, "domains": dict(probe.domains), "state": "pending", "reason": ""}
+    mine = before is not None and before.state in ("failed", "rolled_back") and before.failure != state.SICK
     if not probe.reachable:
         entry.update(state="lost", reason="did not answer before the rollout: %s" % (probe.error or "unreachable"))
     elif probe.quarantined:
@@ -84,76 +111,267 @@ def _place(probe, to_version, before):
     elif before is not None and before.state in state.IN_FLIGHT:
         entry.update(suspect=True)
         entry["from"] = before.from_version or probe.version
+    elif going_on and before is not None and before.state == "skipped" and before.order:
+        entry.update(state="skipped", reason=before.reason, order=before.order)
     elif probe.error:
         entry.update(state="failed", reason="could not be examined: %s" % probe.error)
     elif not probe.version:
         entry.update(state="failed", reason="no driver was found to go back to if %s fails: bring the node up first" % to_version)
     elif probe.version == to_version:
-        done = before is not None and before.state == "done" and before.to_version == to_version
-        entry.update(state="done" if done else "skipped", reason="" if done else "already at %s" % to_version)
-        if done:
-            entry["from"] = before.from_version
+        entry.update(_there(to_version, before))
+    elif mine and going_on:
+        entry.update(state=before.state, reason=before.reason, kept=True)
+    elif mine:
+        entry.update(again="%s, %s" % (before.state, before.reason))
+    if entry["state"] in state.FAILED:
+        entry["failure"], entry["signature"] = _blame(entry["state"], before)
     return entry
 
 
-def build(target, probes, policy, previous=None, canaries=(), targets=None):
-    """Make the plan.
+def _absent(previous, names, abandoned):
+    """Nodes of an earlier run of this rollout that are not among its nodes now and still are out of service: they hold their slots."""
+    entries = {}
+    for node in previous.nodes.everything() if previous else []:
+        entry = {"from": node.from_version, "to": node.to_version, "domains": dict(node.domains), "state": node.state, "reason": node.reason,
+                 "failure": node.failure or state.SICK, "signature": node.signature}
+        if node.name in names:
+            continue
+        if node.state in state.OUT_OF_SERVICE:
+            entries[node.name] = entry
+        elif node.state in state.IN_FLIGHT and node.name not in abandoned:
+            raise PlanError(
+                "%s was in flight (%s%s) when its controller died, and is not among the nodes of this run: take it along (the inventory, --limit), "
+                "or give it up with rollout_abandon. Nothing was changed."
+                % (node.name, node.state, ", in step %s" % node.steps[-1].name if node.steps else ""))
+        elif node.state in state.IN_FLIGHT:
+            entries[node.name] = dict(entry, state="lost", reason="given up: it was %s when its controller died" % node.state, failure=state.LOST)
+    return entries
 
-    C(target) is one version for all; C(targets) gives each node its own instead, as a rollback does. C(previous) is the view of the
-    same rollout before this run.
-    """
-    if not probes:
-        raise PlanError("The list of nodes is empty: check the inventory group, the hosts variable of the playbook and --limit. Nothing was changed.")
-    names = [probe.name for probe in probes]
-    doubled = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) != len(names) else []
-    if doubled:
-        raise PlanError("Nodes are named twice: %s." % ", ".join(doubled))
+
+def _taken_over(previous, policy, nodes):
+    """(policy, pause, limits that an operator set, words) for a run that goes on where one broke off."""
+    paused = previous.paused or ("%s (it was a stop)" % previous.stopped if previous.stopped else "")
+    policy, changed = dict(policy), {}
+    notes = ["the run before did not end, and this one goes on with it: what an operator said in it holds, and its failures count"]
+    if paused:
+        notes.append("paused by %s; no node starts before rollout_control with rollout_verb=resume" % paused)
+    for key, values in sorted(previous.changed.items()):
+        if policy.get(key) == values["was"]:
+            policy[key], changed[key] = values["now"], values
+            notes.append("%s is %s, as set_budget left it, and not %s; rollout_control with rollout_verb=set_budget changes it" % (
+                key, values["now"], values["was"]))
+        else:
+            notes.append("set_budget had %s at %s (not %s); rollout_%s is given as %s now, which holds" % (
+                key, values["now"], values["was"], key, policy.get(key)))
+    failed = [name for name, node in nodes.items() if node["state"] in state.FAILED and node["failure"] != state.SICK]
+    if failed:
+        notes.append("its failures count on: %s; rollout_control with rollout_verb=retry gives one that serves another try" % limits.listed(failed))
+    return policy, paused, changed, notes
+
+
+def _wanted(target, targets, names):
+    """The version of each node; refuses what is none."""
     wanted = {name: (targets or {}).get(name) or target for name in names}
     for name in names:
         if not VERSION.fullmatch(wanted[name] or ""):
             if not wanted[name]:
                 raise PlanError("No driver version is given for %s: set nvidia_driver_version (or rollout_version), such as 535.261.03." % name)
             raise PlanError("The driver version of %s is %r; expected digits and dots, such as 535.261.03." % (name, wanted[name]))
-    strangers = sorted(set(canaries) - set(names))
-    if strangers:
-        raise PlanError("Canaries that are not among the nodes of this rollout: %s." % ", ".join(strangers))
-    for key in ("max_down", "failure_budget"):
-        if policy[key] < 1:
-            raise PlanError("rollout_%s is %d; expected 1 or more, otherwise no node could ever start." % (key, policy[key]))
+    return wanted
 
-    nodes = {}
+
+def _check_canaries(named, per_stratum, by_name):
+    """Refuse canaries that there are not."""
+    strangers = sorted(set(named) - set(by_name))
+    if strangers:
+        raise PlanError("Canaries that are not among the nodes of this rollout: %s. Name others in rollout_canaries, or take these along (the inventory, "
+                        "--limit). Nothing was changed." % limits.listed(strangers))
+    twice = sorted(name for name in set(named) if list(named).count(name) > 1)
+    if twice:
+        raise PlanError("rollout_canaries names %s twice; expected every canary once. Nothing was changed." % twice[0])
+    if per_stratum < 0:
+        raise PlanError("rollout_canaries_per_stratum is %d; expected a number of at least 0. Nothing was changed." % per_stratum)
+    if per_stratum > len(by_name):
+        raise PlanError("rollout_canaries_per_stratum is %d, and the rollout has %d nodes; expected at most as many. Nothing was changed." % (
+            per_stratum, len(by_name)))
+
+
+def _canaries(named, per_stratum, ready, probes, nodes, previous):
+    """Those that were named, those that were canaries when their controller died, then so many more of each stratum until every one is spoken for.
+
+    READY are the nodes that can go. One that was named and cannot is refused, unless it is where it should go: to leave it out without
+    a word would let the others go unproven.
+    """
+    for name in named:
+        entry = nodes[name]
+        if name not in ready and not (entry["state"] == "done" or entry["from"] == entry["to"] and entry["state"] == "skipped"):
+            raise PlanError(
+                "rollout_canaries names %s, which cannot go: %s, %s. Have it repaired, or name another one in rollout_canaries. Nothing was changed."
+                % (name, entry["state"], (entry["reason"] or "no reason was recorded").rstrip(".")))
+    chosen = [name for name in named if name in ready]
+    left = [name for name in ready if nodes[name].get("suspect") and previous.nodes.get(name).canary]
+    chosen += [name for name in left if name not in chosen]
+    if per_stratum:
+        spoken = {}
+        for name in chosen:
+            spoken[probes[name].stratum] = spoken.get(probes[name].stratum, 0) + 1
+        for name in ready:
+            stratum = probes[name].stratum
+            if spoken.get(stratum, 0) < per_stratum and name not in chosen:
+                spoken[stratum] = spoken.get(stratum, 0) + 1
+                chosen.append(name)
+    return chosen
+
+
+def build(target, probes, policy, previous=None, canaries=(), targets=None, canaries_per_stratum=0, abandoned=()):
+    """Make the plan.
+
+    C(target) is one version for all; C(targets) gives each node its own instead, as a rollback does. C(previous) is the view of the
+    same rollout before this run. C(policy) is what limits.complete gives.
+    """
+    if not probes:
+        raise PlanError("The list of nodes is empty: check the inventory group, the hosts variable of the playbook and --limit. Nothing was changed.")
+    by_name = {probe.name: probe for probe in probes}
+    if len(by_name) != len(probes):
+        names = [probe.name for probe in probes]
+        raise PlanError("Nodes are named twice: %s." % ", ".join(sorted({name for name in names if names.count(name) > 1})))
+    wanted = _wanted(target, targets, list(by_name))
+    _check_canaries(canaries, canaries_per_stratum, by_name)
+    going_on = previous is not None and previous.run is not None and previous.finished is None
+    nodes = _absent(previous, by_name, abandoned)
     for probe in sorted(probes, key=lambda one: natural(one.name)):
-        nodes[probe.name] = _place(probe, wanted[probe.name], previous.nodes.get(probe.name) if previous else None)
+        nodes[probe.name] = _place(probe, wanted[probe.name], previous.nodes.get(probe.name) if previous else None, going_on)
+    policy, paused, changed, notes = _taken_over(previous, policy, nodes) if going_on else (policy, "", {}, [])
     suspects = [name for name in nodes if nodes[name].get("suspect")]
     pending = [name for name in nodes if nodes[name]["state"] == "pending" and name not in suspects]
-    first = [name for name in canaries if name in pending]
-    rest = round_robin([name for name in pending if name not in first], lambda name: nodes[name]["domain"])
-    order = suspects + first + rest
+    for key in policy["domain_caps"]:
+        homeless = [name for name in suspects + pending if not nodes[name]["domains"].get(key)]
+        if homeless:
+            raise PlanError("rollout_domain_caps limits the nodes of one %s, and it is not known of %s: give it in gpufleet_domains, or by a group." % (
+                key, limits.listed(homeless)))
+    spread = next(iter(sorted(policy["domain_caps"], key=lambda key: (policy["domain_caps"][key], key))), None)
+    keys = sorted({key for name in pending for key in nodes[name]["domains"]})
+    spread = spread or ("rack" if "rack" in keys else keys[0] if keys else None)
+    rest = round_robin(pending, lambda name: nodes[name]["domains"].get(spread, "") if spread else "")
+    first = _canaries(canaries, canaries_per_stratum, suspects + rest, by_name, nodes, previous)
+    count = max(len(first), len(canaries))
+    if count and policy["canary_failures"] > count:
+        raise PlanError("rollout_canary_failures is %d, and there %s; expected at most as many. Nothing was changed." % (
+            policy["canary_failures"], "is 1 canary" if count == 1 else "are %d canaries" % count))
+    for name in first + [name for name in canaries if nodes[name]["state"] == "done"]:
+        nodes[name]["canary"] = True
+    order = suspects + [name for name in first if name not in suspects]
+    order += [name for name in rest if "canary" not in nodes[name]]
+    policy = dict(policy, waves=limits.wave_sizes(policy["waves"], len(order)))
     shown = target or ", ".join(sorted(set(wanted.values()), key=natural))
-    return Plan(shown, order, nodes, dict(policy), digest(shown, order, nodes, policy))
+    return Plan(shown, order, nodes, policy, digest(shown, order, nodes, policy), paused, changed, notes)
 
 
-def describe(plan, rollout_id):
+def event(plan, rollout_id):
+    """What the ledger records of a plan."""
+    return {"rollout_id": rollout_id, "target": plan.target, "order": plan.order, "nodes": plan.nodes, "policy": plan.policy, "sha256": plan.sha256,
+            "paused": plan.paused, "changed": plan.changed}
+
+
+def estimate(plan, node_s):
+    """(lower bound, expected) seconds of the part in which nodes go, each taking NODE_S: what the slots alone cost, and with canaries
+    first and their soak, waves, growth and caps of failure domains.
+    """
+    if not plan.order:
+        return 0, 0
+    policy = plan.policy
+    slots = max(1, policy["max_down"] - policy["broken_elsewhere"])
+    bound = max(node_s, -(-len(plan.order) // slots) * node_s)
+    size = slots if policy["growth_start"] is None else min(slots, policy["growth_start"])
+    waiting, canaries = list(plan.order), set(plan.canaries)
+    running: t.List[t.Tuple[float, str]] = []
+    wave = {name: limits.wave_of(policy["waves"], place)[0] for place, name in enumerate(plan.order)}
+    clock = 0.0
+    left = len(canaries)
+    while waiting or running:
+        held: t.Dict[t.Tuple[str, str], int] = {}
+        for dummy, name in running:
+            for item in plan.nodes[name]["domains"].items():
+                held[item] = held.get(item, 0) + 1
+        skipped = []
+        now = min([wave[name] for dummy, name in running] + [wave[name] for name in waiting[:1]])
+        while waiting and len(running) < size:
+            name = waiting.pop(0)
+            places = plan.nodes[name]["domains"]
+            barred = (left and name not in canaries and not plan.nodes[name].get("suspect")) or (wave[name] > now and name not in canaries)
+            if barred or any(held.get((key, places.get(key)), 0) >= cap for key, cap in policy["domain_caps"].items()):
+                skipped.append(name)
+                if barred or len(skipped) > 4 * size:
+                    break
+                continue
+            for item in places.items():
+                held[item] = held.get(item, 0) + 1
+            heapq.heappush(running, (clock + node_s, name))
+        waiting[:0] = skipped
+        clock, name = heapq.heappop(running)
+        left -= name in canaries
+        if name in canaries and not left:
+            clock += policy["canary_soak_s"]
+        if policy["growth_start"] is not None:
+            size = min(slots, size + policy["growth_step"])
+    return bound, int(round(clock))
+
+
+def _limits(policy):
+    """The limits in words."""
+    words = ["at most %d down at a time" % policy["max_down"]]
+    if policy["max_draining"] != policy["max_down"]:
+        words.append("%d draining" % policy["max_draining"])
+    words += ["%d of one %s" % (cap, key) for key, cap in sorted(policy["domain_caps"].items())]
+    if policy["growth_start"] is not None:
+        words.append("beginning with %d" % policy["growth_start"])
+    if policy["waves"]:
+        words.append("in waves of %s" % limits.listed((str(size) for size in policy["waves"]), 8))
+    if policy["canary_soak_s"]:
+        words.append("canaries soak for %s" % span(policy["canary_soak_s"]))
+    words.append("stop at %d failed" % policy["failure_budget"])
+    if policy["failure_percent"] is not None:
+        words.append("or more than %g %%" % policy["failure_percent"])
+    return ", ".join(words)
+
+
+def span(seconds):
+    """Seconds as people read them."""
+    if seconds < 60:
+        return "%d s" % seconds
+    if seconds < 3600:
+        return "%d min" % round(seconds / 60.0)
+    return "%d h %02d min" % divmod(round(seconds / 60.0), 60)
+
+
+def describe(plan, rollout_id, node_s=0):
     """The plan in lines for people."""
     policy = plan.policy
-    lines = [
-        "Rollout %s: %d of %d nodes to %s, at most %d down at a time, stop at %d failed (plan %s)"
-        % (rollout_id, len(plan.order), len(plan.nodes), plan.target, policy["max_down"], policy["failure_budget"], plan.sha256[:12])
-    ]
+    lines = ["Rollout %s: %d of %d nodes to %s, %s (plan %s)" % (
+        rollout_id, len(plan.order), len(plan.nodes), plan.target, _limits(policy), plan.sha256[:12])]
+    if node_s and plan.order:
+        bound, expected = estimate(plan, node_s)
+        lines.append("  about %s at %s a node; the slots alone cost %s" % (span(expected), span(node_s), span(bound)))
+    lines += ["  " + note for note in plan.notes]
     for number, name in enumerate(plan.order, start=1):
         node = plan.nodes[name]
         lines.append(
-            "  %d. %s%s: driver %s -> %s%s"
+            "  %d. %s%s: driver %s -> %s%s%s%s%s"
             % (
                 number,
                 name,
-                " (%s)" % node["domain"] if node["domain"] else "",
+                " (%s)" % ", ".join(node["domains"].values()) if node["domains"] else "",
                 node["from"] or "unknown",
                 node["to"],
                 ", was in flight when its controller died" if node.get("suspect") else "",
+                ", canary" if node.get("canary") else "",
+                ", wave %d" % limits.wave_of(policy["waves"], number - 1)[0] if policy["waves"] else "",
+                ", tried again after: %s" % node["again"] if node.get("again") else "",
             )
         )
+    going = set(plan.order)
     for name, node in plan.nodes.items():
-        if name not in plan.order:
-            lines.append("  left out: %s, %s%s" % (name, node["state"], ", " + node["reason"] if node["reason"] else ""))
+        if name not in going:
+            lines.append("  left out: %s, %s%s%s" % (name, node["state"], ", " + node["reason"] if node["reason"] else "",
+                                                     " (rollout_control with rollout_verb=retry takes it back)" if node.get("order") else ""))
     return lines

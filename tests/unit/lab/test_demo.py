@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import io
+import sqlite3
 
 import pytest
 
@@ -15,9 +17,17 @@ from tests.lab import demo
 NAMES = ["gpu-r1-1", "gpu-r2-1"]
 
 
-def node(state, failed=()):
-    steps = [{"name": name, "started": "s", "finished": "f", "status": "failed" if name in failed else "ok"} for name in ("install", "validate", "return")]
+def node(state, failed=(), begin=0, names=("install", "validate", "return")):
+    """A node whose steps take ten seconds each, from BEGIN on."""
+    steps = [
+        {"name": name, "started": "%04d" % (begin + 10 * number), "finished": "%04d" % (begin + 10 * number + 10),
+         "status": "failed" if name in failed else "ok"}
+        for number, name in enumerate(names)
+    ]
     return {"state": state, "from": demo.OLD, "to": demo.NEW, "reason": "", "steps": steps}
+
+
+CANARY_STEPS = ("install", "validate", "return", "soak")
 
 
 GOOD = {
@@ -26,7 +36,7 @@ GOOD = {
     "finished": "f",
     "target": demo.NEW,
     "verdict": "failed",
-    "nodes": {"gpu-r1-1": node("done"), "gpu-r2-1": node("rolled_back", ["validate"])},
+    "nodes": {"gpu-r1-1": node("done", names=CANARY_STEPS), "gpu-r2-1": node("rolled_back", ["validate"], 40)},
 }
 
 
@@ -62,10 +72,28 @@ def test_exactly_the_expected_is_accepted():
         (changed(gpu_r1_1__steps=node("done", ["install"])["steps"]), NAMES, "did not succeed"),
         (changed(gpu_r2_1__steps=node("done", ["install"])["steps"]), NAMES, "did not succeed are ['install'], expected ['validate']"),
         (changed(gpu_r2_1__steps=node("done")["steps"]), NAMES, "did not succeed are []"),
+        (changed(gpu_r1_1__steps=node("done")["steps"]), NAMES, "gpu-r1-1 was not watched at work"),
+        (changed(gpu_r2_1__steps=node("rolled_back", ["validate"], 39)["steps"]), NAMES, "started at 0039, before the canary was watched to the end"),
     ],
 )
 def test_anything_else_is_named(report, names, words):
     assert any(words in line for line in demo.complaints(report, names))
+
+
+@pytest.mark.parametrize("begin, together", [(70, []), (69, ["gpu-r2-1 and gpu-r2-2 of one rack were out of service at the same time, at 0069"])])
+def test_of_a_rack_one_node_may_be_out_of_service(begin, together):
+    nodes = dict(GOOD["nodes"], **{"gpu-r2-2": node("done", begin=begin), "gpu-r3-1": node("done", begin=69)})
+    assert demo.out_of_order(nodes) == together
+
+
+def test_what_the_ledger_kept_is_read_from_it(tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE gpufleet_document (rollout_id TEXT, node TEXT, name TEXT, body TEXT)")
+        database.execute("INSERT INTO gpufleet_document VALUES ('x', 'a', 'baseline', '{\"node\": \"a\"}')")
+        database.commit()
+    assert demo.kept(path, "a", "baseline") == {"node": "a"}
+    assert demo.kept(path, "b", "baseline") is None
 
 
 GPU = {"uuid": {"value": "GPU-5d2f"}, "pci_bus_id": {"value": "00000000:4b:00.0"}}
@@ -123,7 +151,7 @@ def test_lines_of_the_rollout_are_shown_without_colours_and_all_output_is_logged
 def test_the_table_holds_every_node_and_its_reason():
     report = changed(gpu_r2_1__reason="GPU is\ngone")
     assert demo.table(report)[2:] == [
-        "gpu-r1-1  done         535.216.03  535.261.03  3",
+        "gpu-r1-1  done         535.216.03  535.261.03  4",
         "gpu-r2-1  rolled_back  535.216.03  535.261.03  3",
         "gpu-r2-1: GPU is gone",
     ]

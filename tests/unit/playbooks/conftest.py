@@ -12,10 +12,17 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
+import shutil
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.stub.plugins.module_utils import stubnode
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -25,12 +32,17 @@ REAL = (
     "meta",
     "playbooks",
     "roles/gpu_node_upgrade",
+    "plugins/action/dkms_module.py",
+    "plugins/action/rollout_control.py",
     "plugins/action/rollout_gate.py",
     "plugins/action/rollout_plan.py",
     "plugins/action/rollout_report.py",
     "plugins/action/rollout_step.py",
+    "plugins/callback/rollout_progress.py",
     "plugins/doc_fragments",
+    "plugins/module_utils/_rollout_options.py",
     "plugins/modules/artifact_store.py",
+    "plugins/modules/rollout_control.py",
     "plugins/modules/rollout_gate.py",
     "plugins/modules/rollout_plan.py",
     "plugins/modules/rollout_report.py",
@@ -56,6 +68,11 @@ class Result:
         return json.loads((self.fleet.artifacts / "rollouts" / ("upgrade-" + NEW) / "report.json").read_text())
 
     @property
+    def host_tasks(self):
+        """{play: {host: [task, ...]}} of the last run."""
+        return json.loads((self.fleet.directory / "host-tasks.json").read_text())
+
+    @property
     def states(self):
         return {name: node["state"] for name, node in self.report["nodes"].items()}
 
@@ -76,11 +93,30 @@ class Fleet:
         systemctl.write_text('#!/bin/sh\nexec "%s" "%s" "$@"\n' % (sys.executable, HERE / "stub" / "systemctl.py"))
         systemctl.chmod(0o755)
         self.names = []
+        self.variables = {}  # more variables of a node, by its name
+        self.environment = {}
 
     @staticmethod
     def link(source, target):
         target.parent.mkdir(parents=True, exist_ok=True)
         target.symlink_to(source)
+
+    def install_for_real(self):
+        """The real role nvidia_driver in the place of its stub; its files are the nodes' own, and the controller has what they would compile."""
+        role = self.collection / "roles" / "nvidia_driver"
+        shutil.rmtree(role)
+        self.link(ROOT / "roles" / "nvidia_driver", role)
+        cached = self.artifacts / "dkms" / stubnode.archive(NEW)
+        cached.parent.mkdir(parents=True)
+        cached.write_text("")
+        cached.with_name(cached.name + ".sha256").write_text("")
+        own = {"find": "exit 0", "update-initramfs": "echo it would be asked of this machine >&2; exit 1"}
+        for name, what in own.items():
+            (self.nodes / "bin" / name).write_text("#!/bin/sh\n%s\n" % what)
+            (self.nodes / "bin" / name).chmod(0o755)
+        state = "{{ gpu_node_upgrade_state_dir }}"
+        return {"nvidia_driver_flavour": "open", "__nvidia_driver_unattended_file": state + "/unattended.conf",
+                "__nvidia_driver_nouveau_file": state + "/nouveau.conf"}
 
     def add(self, name, **fields):
         service = "nvidia-persistenced.service"
@@ -98,12 +134,37 @@ class Fleet:
     def change(self, name, **fields):
         self.write(name, dict(self.read(name), **fields))
 
+    def states(self, rollout_id):
+        """What the report says of every node now."""
+        try:
+            report = json.loads((self.artifacts / "rollouts" / rollout_id / "report.json").read_text())
+        except FileNotFoundError:
+            return {}
+        return {name: node["state"] for name, node in report["nodes"].items()}
+
     def touched(self):
         return [name for name in self.names if self.read(name)["log"]]
+
+    def went(self):
+        """Nodes that were given leave to begin, whether or not anything came of it."""
+        return [node.name for node in self.view().nodes.everything() if node.went is not None]
+
+    def view(self, rollout_id="upgrade-" + NEW, url=""):
+        """What the ledger says."""
+        return ledger.Ledger(str(self.artifacts), rollout_id, url).view()
+
+    def document(self, node, name):
+        """What the ledger keeps of a node."""
+        return ledger.Ledger(str(self.artifacts), "upgrade-" + NEW, "").load(node, name)
+
+    def recorded(self, url=""):
+        """The state of every node in the ledger."""
+        return {node.name: node.state for node in self.view(url=url).nodes.everything()}
 
     def inventory(self):
         hosts = {
             name: {
+                **self.variables.get(name, {}),
                 "ansible_connection": "gpufleet.lifecycle.stubnode",
                 "ansible_python_interpreter": sys.executable,
                 "ansible_become": False,
@@ -126,7 +187,45 @@ class Fleet:
         path.write_text(json.dumps({"all": {"children": {"gpu_nodes": {"hosts": hosts}}, "vars": variables}}))
         return path
 
-    def start(self, playbook, *arguments, **extra):
+    def step_through(self, playbook, decide, quiet_s=12, limit_s=240):
+        """Run it with --step and answer what DECIDE(task) says; the tasks that were asked about, and the answers.
+
+        A host whose task was declined is never taken up again by the strategy host_pinned (nor by free): Ansible then asks nothing more
+        and waits for ever, so that it is interrupted once it has been quiet for a while after a no.
+        """
+        process = self.start(playbook, "--step", stdin=subprocess.PIPE)
+        asked, length = [], 0
+        began = changed = time.monotonic()
+        try:
+            while process.poll() is None:
+                assert time.monotonic() - began < limit_s, "it asked for %d tasks and neither went on nor came to an end" % len(asked)
+                process.log.seek(0)
+                text = process.log.read()
+                if len(text) != length:
+                    length, changed = len(text), time.monotonic()
+                prompts = re.findall(r"Perform task: TASK: (.*?) (?:on \S+ )?\(N\)o/\(y\)es/\(c\)ontinue: ", text)
+                # Every prompt is printed once more, as a banner, when it was answered.
+                if len(prompts) == 2 * len(asked) + 1:
+                    asked.append((prompts[-1], decide(prompts[-1])))
+                    process.stdin.write(asked[-1][1].encode() + b"\n")
+                    process.stdin.flush()
+                elif "n" in [answer for task, answer in asked] and time.monotonic() - changed > quiet_s:
+                    process.send_signal(signal.SIGINT)
+                    process.wait(timeout=30)
+                time.sleep(0.05)
+        finally:
+            process.kill()
+            process.wait()
+            process.stdin.close()
+            process.log.close()
+        return asked
+
+    def playbook(self, name):
+        """A playbook of the collection, or one that a test wrote beside the inventory."""
+        own = self.directory / (name + ".yml")
+        return own if own.exists() else self.collection / "playbooks" / (name + ".yml")
+
+    def start(self, playbook, *arguments, stdin=subprocess.DEVNULL, **extra):
         environment = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
         environment.update(
             ANSIBLE_COLLECTIONS_PATH=str(self.directory / "collections"),
@@ -136,23 +235,30 @@ class Fleet:
             ANSIBLE_INJECT_FACT_VARS="false",
             ANSIBLE_NOCOLOR="true",
             ANSIBLE_LOCALHOST_WARNING="false",
+            ANSIBLE_CALLBACKS_ENABLED="gpufleet.lifecycle.hosttasks",
+            GPUFLEET_HOST_TASKS=str(self.directory / "host-tasks.json"),
             GPUFLEET_STUB_NODES=str(self.nodes),
             HOME=str(self.directory),
             PYTHONDONTWRITEBYTECODE="1",
         )
+        environment.update(self.environment)
         (self.directory / "ansible.cfg").write_text("")
-        command = [sys.executable, "-m", "ansible", "playbook", "-i", str(self.inventory()), str(self.collection / "playbooks" / (playbook + ".yml"))]
+        command = [sys.executable, "-m", "ansible", "playbook", "-i", str(self.inventory()), str(self.playbook(playbook))]
         for key, value in extra.items():
             command += ["-e", json.dumps({key: value})]
-        log = open(self.directory / "output", "w+", encoding="utf-8")
-        process = subprocess.Popen(command + list(arguments), env=environment, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        number = len(list(self.directory.glob("output*")))
+        log = open(self.directory / ("output%d" % number), "w+", encoding="utf-8")
+        # A session of its own: what a signal makes Ansible do to its process group stays away from the tests.
+        process = subprocess.Popen(
+            command + list(arguments), env=environment, stdout=log, stderr=subprocess.STDOUT, stdin=stdin, start_new_session=True
+        )
         process.log = log
         return process
 
     def run(self, playbook, *arguments, **extra):
         process = self.start(playbook, *arguments, **extra)
         try:
-            process.wait(timeout=300)
+            process.wait(timeout=600)
         finally:
             process.kill()
             process.wait()

@@ -10,6 +10,10 @@ import json
 import sys
 import time
 
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import host_tasks
+
 OLD, NEW = "1.0.1", "2.0.1"
 ALL_STEPS = ["evidence", "drain", "stop", "install", "prove", "reboot", "validate", "return"]
 
@@ -39,9 +43,13 @@ def evidence(fleet, node, name):
 def test_every_node_is_taken_once_and_a_second_run_takes_none(fleet):
     for name in ("a1", "a2"):
         fleet.add(name)
-    first = fleet.run("upgrade")
+    # Without further turns of the gate, which count too.
+    first = fleet.run("upgrade", gpu_node_upgrade_gate_patience=180, gpu_node_upgrade_gate_patience_max=180, **fleet.install_for_real())
     assert first.rc == 0
     assert first.states == {"a1": "done", "a2": "done"}
+    assert not host_tasks.too_many(first.host_tasks, fleet.names), host_tasks.too_many(first.host_tasks, fleet.names)
+    assert host_tasks.once_for_all(first.host_tasks, fleet.names) == [
+        "Plan | gpufleet.lifecycle.rollout_plan", "Hand the order over | ansible.builtin.add_host"]
     assert first.report["verdict"] == "complete" and first.report["finished"]
     for name in ("a1", "a2"):
         node = first.report["nodes"][name]
@@ -51,9 +59,14 @@ def test_every_node_is_taken_once_and_a_second_run_takes_none(fleet):
         assert fleet.read(name)["log"] == [
             "stop nvidia-persistenced.service",
             "installed " + NEW,
+            "was offered nvidia-current-open_%s_6.1.0-1-amd64_x86_64_gcc-12.2.0.dkms.tar.gz" % NEW,
             "reboot into " + NEW,
         ], "the service is enabled and runs again after the boot"
-        assert json.loads((fleet.nodes / name / "state" / "baseline.json").read_text())["schema"] == "gpufleet.baseline/1"
+        copy = fleet.nodes / name / "state" / "baseline.json"
+        assert json.loads(copy.read_text()) == fleet.document(name, "baseline") and copy.stat().st_mode & 0o777 == 0o600
+        assert fleet.document(name, "baseline")["schema"] == "gpufleet.baseline/1"
+        assert sorted(path.name for path in copy.parent.iterdir()) == ["baseline.json", "nouveau.conf", "unattended.conf"]
+        assert fleet.document(name, "services") == {"running": ["nvidia-persistenced.service"]}
         assert fleet.read(name)["reboots_expected"] == [True]
         manifest, log = evidence(fleet, name, "1-before")
         assert (manifest["boot_id"], manifest["missing"]) == ("boot-0", [
@@ -68,7 +81,8 @@ def test_every_node_is_taken_once_and_a_second_run_takes_none(fleet):
     second = fleet.run("upgrade")
     assert second.rc == 0
     assert second.states == first.states
-    assert [len(fleet.read(name)["log"]) for name in ("a1", "a2")] == [3, 3]
+    assert [len(fleet.read(name)["log"]) for name in ("a1", "a2")] == [4, 4]
+    assert [len(tasks) for tasks in host_tasks.of_play(second.host_tasks, "Plan").values()] == [4, 2], "and nothing else for nodes that are done"
     assert "changed=0" in second.output and "changed=1" not in second.output
 
 
@@ -167,11 +181,28 @@ def test_a_fabric_that_is_being_joined_is_waited_for_and_nothing_else(fleet):
     assert len(fleet.read("b1")["reboots_expected"]) == 2 + 3, "twice with the new driver, since it is sick too; then it joins with the old one"
 
 
-def test_a_node_whose_settings_do_not_come_back_is_put_back(fleet):
+def test_a_node_whose_settings_or_services_do_not_come_back_is_put_back(fleet):
     fleet.add("a1", settings_lost_with=[NEW])
-    result = fleet.run("upgrade")
-    assert result.rc == 2 and result.states == {"a1": "rolled_back"}
+    fleet.add("a2", enabled=[], no_service_with=[NEW])
+    fleet.add("a3", enabled=[])
+    result = fleet.run("upgrade", rollout_failure_budget=9, rollout_max_down=3)
+    assert result.rc == 2 and result.states == {"a1": "rolled_back", "a2": "rolled_back", "a3": "done"}
     assert "GPU 2: the power limit is 700 W, expected 500 W" in result.report["nodes"]["a1"]["reason"]
+    reason = result.report["nodes"]["a2"]["reason"]
+    assert reason.startswith("services that ran before do not start: Unable to start service nvidia-persistenced.service: the stub was told so")
+    assert [fleet.read(name)["running"] for name in fleet.names] == [["nvidia-persistenced.service"]] * 3, "whether or not the boot starts it"
+
+
+def test_a_node_is_taken_by_hand_outside_of_any_rollout_and_not_inside_one_that_nobody_planned(fleet):
+    fleet.add("a1")
+    play = "- hosts: gpu_nodes\n  gather_facts: false\n  roles: [gpufleet.lifecycle.gpu_node_upgrade]\n"
+    (fleet.directory / "by_hand.yml").write_text(play)
+    refused = fleet.run("by_hand", gpu_node_upgrade_version=NEW, gpu_node_upgrade_rollout_id="nobodys")
+    assert refused.rc == 2 and fleet.touched() == []
+    result = fleet.run("by_hand", gpu_node_upgrade_version=NEW, gpu_node_upgrade_rollout_mode="none")
+    assert result.rc == 0 and fleet.read("a1")["loaded"] == NEW and fleet.read("a1")["running"] == ["nvidia-persistenced.service"]
+    assert "a1: install (driver 1.0.1 -> 2.0.1)" in result.output and (fleet.nodes / "a1" / "state" / "baseline.json").exists()
+    assert [path.name for path in bundles(fleet, "a1", "by-hand")] == ["1-before"]
 
 
 def test_a_spent_budget_leaves_the_rest_untouched(fleet):
@@ -201,7 +232,7 @@ def test_a_node_that_cannot_be_put_back_is_quarantined_and_holds_its_slot(fleet)
     result = fleet.run("upgrade", rollout_failure_budget=3)
     assert result.rc == 2
     assert result.states == {"a1": "quarantined", "a2": "pending"}
-    assert "the build of 2.0.1 failed; and it could not be put back: the build of 1.0.1 failed" in result.report["nodes"]["a1"]["reason"]
+    assert "the build of 2.0.1 failed; it was not put back: the build of 1.0.1 failed" in result.report["nodes"]["a1"]["reason"]
     marker = json.loads((fleet.nodes / "a1" / "state" / "quarantine.json").read_text())
     assert (marker["node"], marker["version"], marker["previous_version"]) == ("a1", NEW, OLD)
     assert fleet.read("a1")["running"] == []
@@ -210,6 +241,51 @@ def test_a_node_that_cannot_be_put_back_is_quarantined_and_holds_its_slot(fleet)
     again = fleet.run("upgrade", rollout_failure_budget=3, rollout_max_down=2)
     assert again.rc == 2
     assert again.states == {"a1": "quarantined", "a2": "done"}, "the marker keeps the node out of later rollouts"
+
+
+@pytest.mark.parametrize("policy, others", [("quarantine", "done"), ("stop", "pending")])
+def test_a_node_is_left_as_it_failed_where_the_policy_says_so(fleet, policy, others):
+    fleet.add("a1", sick_with=[NEW])
+    fleet.add("a2")
+    result = fleet.run("upgrade", rollout_failure_budget=5, rollout_max_down=2, rollout_canaries=["a1"], rollout_canary_failures=1,
+                       rollout_on_failure=policy)
+    assert result.rc == 2
+    assert result.states["a1"] == "quarantined"
+    assert (fleet.read("a1")["loaded"], fleet.read("a1")["disk"]) == (NEW, NEW), "nobody touched it after its failure"
+    assert "GPU 3 does not answer" in result.report["nodes"]["a1"]["reason"] and "on_failure: " + policy in result.report["nodes"]["a1"]["reason"]
+    assert (fleet.nodes / "a1" / "state" / "quarantine.json").exists()
+    assert result.states["a2"] == "pending"
+    assert ("stopped by the policy: a1 failed" in result.output) == (policy == "stop")
+    assert ("no canary is done" in result.output) == (policy == "quarantine")
+
+
+def test_a_canary_has_to_stay_healthy_at_work_before_others_go(fleet):
+    for name in ("a1", "a2"):
+        fleet.add(name)
+    result = fleet.run("upgrade", rollout_max_down=2, rollout_canaries=["a1"], rollout_canary_soak_s=2, gpu_node_upgrade_soak_interval=1)
+    assert result.rc == 0 and result.states == {"a1": "done", "a2": "done"}
+    steps = {name: {step["name"]: step for step in node["steps"]} for name, node in result.report["nodes"].items()}
+    assert "soak" in steps["a1"] and "soak" not in steps["a2"]
+    assert steps["a1"]["soak"]["finished"] <= steps["a2"]["evidence"]["started"]
+    assert fleet.read("a1")["log"][-2:] == ["looked at, at work"] * 2 and "canaries go first: a1" in result.output
+
+
+def test_a_canary_that_falls_ill_at_work_is_put_back_and_nobody_else_goes(fleet):
+    fleet.add("a1", sick_at_work_with=[NEW])
+    fleet.add("a2")
+    result = fleet.run("upgrade", rollout_failure_budget=5, rollout_canaries=["a1"], rollout_canary_soak_s=2, gpu_node_upgrade_soak_interval=1)
+    assert result.rc == 2 and result.states == {"a1": "rolled_back", "a2": "pending"}
+    assert "GPU 3 had XID 79 at work" in result.report["nodes"]["a1"]["reason"]
+    assert fleet.read("a1")["loaded"] == OLD and fleet.touched() == ["a1"]
+    assert "canary a1 failed" in result.output
+
+
+def test_no_job_is_stopped_to_put_a_canary_back(fleet):
+    fleet.add("a1", sick_at_work_with=[NEW], busy_with=[NEW])
+    result = fleet.run("upgrade", rollout_canaries=["a1"], rollout_canary_soak_s=1, gpu_node_upgrade_soak_interval=1)
+    assert result.rc == 2 and result.states == {"a1": "quarantined"}
+    assert fleet.read("a1")["loaded"] == NEW
+    assert "no job is stopped: pid 4711" in result.report["nodes"]["a1"]["reason"]
 
 
 def test_a_node_that_is_lost_in_its_reboot_counts_as_failed_and_as_down(fleet):
@@ -297,8 +373,16 @@ def test_limit_keeps_the_others_out_and_an_unknown_version_is_refused(fleet):
     assert nobody.rc != 0 and "No host of the inventory matches nobody" in nobody.output
     none = fleet.run("upgrade", rollout_max_down=0)
     assert none.rc == 2 and "rollout_max_down is 0" in none.output
-    forks = fleet.run("upgrade", "--forks=2", rollout_max_down=3)
-    assert forks.rc == 2 and "run it with --forks 3 or more" in forks.output
+    forks = fleet.run("upgrade", "--forks=1", rollout_max_down=3)
+    assert forks.rc == 2 and "run it with --forks 2 or more" in forks.output
+    others = fleet.directory / "others.json"
+    others.write_text(json.dumps({"all": {"hosts": {"web1": {"ansible_connection": "local"}}}}))
+    outside = fleet.run("upgrade", "-i", str(others), "--limit", "web1")
+    assert outside.rc == 2 and "No host of gpu_nodes is within the limit web1" in outside.output
+    misspelt = fleet.run("upgrade", rollout_domain_cap={"rack": 1})
+    assert misspelt.rc == 2 and "rollout_domain_cap is no variable of a rollout: did you mean rollout_domain_caps?" in misspelt.output
+    ungated = fleet.run("upgrade", gpu_node_upgrade_rollout_mode="none")
+    assert ungated.rc == 2 and "nodes would be taken without leave" in ungated.output
     assert fleet.touched() == [] and not fleet.artifacts.exists()
 
     limited = fleet.run("upgrade", "--limit", "a2")
@@ -349,4 +433,98 @@ def test_rollback_takes_named_nodes_to_the_version_that_was_recorded(fleet):
     assert again.rc == 2 and "was itself a rollback" in again.output
     shown = fleet.run("report", rollout_id="upgrade-" + NEW, rollout_report_dir=str(fleet.directory / "shown"))
     assert shown.rc == 0 and "complete: 2 done, target 2.0.1" in shown.output
-    assert sorted(path.name for path in (fleet.directory / "shown").iterdir()) == ["report.json", "report.md"]
+    assert sorted(path.name for path in (fleet.directory / "shown").iterdir()) == [
+        "junit.xml", "report.html", "report.json", "report.md", "rollout.prom"]
+
+
+def test_an_operator_steers_a_rollout_while_it_runs(fleet):
+    fleet.add("a1", waits_in_install=True)
+    for name in ("a2", "a3"):
+        fleet.add(name)
+    process = fleet.start("upgrade")
+    try:
+        wait_for(lambda: "waits" in fleet.read("a1")["log"])
+        assert fleet.run("rollout_control", rollout_verb="skip", rollout_nodes=["a1"], rollout_reason="x").rc == 2, "it is down"
+        assert fleet.run("rollout_control", rollout_verb="skip", rollout_nodes=["a2"], rollout_reason="its user needs it").rc == 0
+        paused = fleet.run("rollout_control", rollout_verb="pause", rollout_reason="look at a1 first", rollout_user="kim")
+        assert paused.rc == 0 and "paused by kim: look at a1 first" in paused.output and "run by process %d" % process.pid in paused.output
+        fleet.change("a1", waits_in_install=False)
+        wait_for(lambda: fleet.read("a1")["loaded"] == NEW and fleet.states("upgrade-" + NEW).get("a1") == "done")
+        time.sleep(2)
+        assert fleet.touched() == ["a1"]
+        broken = fleet.run("rollout_control", rollout_verb="break_lock", rollout_reason="x")
+        assert broken.rc == 2 and "is being run by process %d" % process.pid in broken.output and "Wait for it, or end it first" in broken.output
+        assert fleet.run("rollout_control", rollout_verb="resume", rollout_reason="a1 is fine", rollout_user="kim").rc == 0
+        process.wait(timeout=120)
+    finally:
+        process.kill()
+        process.wait()
+        process.log.close()
+    assert process.returncode == 0
+    assert "complete, without 1 node that an operator left out (a2)" in (fleet.directory / "output0").read_text()
+    assert fleet.states("upgrade-" + NEW) == {"a1": "done", "a2": "skipped", "a3": "done"}
+    assert fleet.touched() == ["a1", "a3"]
+
+
+def test_a_node_that_was_drained_in_vain_is_pending_again(fleet):
+    """It drains ahead of its slot, and before the slot is free the budget is spent."""
+    for name in ("a1", "a2"):
+        fleet.add(name, cannot_install=[NEW], slow_s=4)
+    result = fleet.run("upgrade", rollout_max_draining=2)
+    assert result.rc == 2
+    # Whichever is drained first takes the slot.
+    first, other = sorted(result.states, key=result.states.get, reverse=True)
+    assert result.states == {first: "rolled_back", other: "pending"}
+    assert fleet.touched() == [first]
+    assert result.report["nodes"][other]["reason"].startswith("drained, and not taken down: the failure budget of 1 is spent by %s" % first)
+    assert [step["name"] for step in result.report["nodes"][other]["steps"]] == ["evidence", "drain"]
+
+
+def test_nothing_starts_without_approval_of_exactly_this_plan(fleet):
+    fleet.add("a1")
+    first = fleet.run("upgrade", rollout_require_approval=True)
+    assert first.rc == 2 and fleet.touched() == []
+    approve = first.output.split("rollout_approve=")[1].split()[0]
+    other = fleet.run("upgrade", rollout_require_approval=True, rollout_approve=approve, rollout_failure_budget=2)
+    assert other.rc == 2 and fleet.touched() == [], "another budget is another plan"
+    assert fleet.run("upgrade", rollout_require_approval=True, rollout_approve=approve).rc == 0
+    assert fleet.touched() == ["a1"]
+
+
+def test_one_node_of_a_rack_at_a_time_and_the_same_failure_twice_is_the_changes_fault(fleet):
+    for name, rack in (("a1", "r1"), ("a2", "r1"), ("b1", "r2"), ("b2", "r2"), ("c1", "r3")):
+        fleet.add(name, sick_with=[NEW])
+        fleet.variables[name] = {"gpufleet_domains": {"rack": rack}}
+    result = fleet.run("upgrade", rollout_max_down=2, rollout_failure_budget=9, rollout_domain_caps={"rack": 1})
+    assert result.rc == 2
+    assert result.states == {"a1": "rolled_back", "a2": "pending", "b1": "rolled_back", "b2": "pending", "c1": "pending"}
+    assert "a1, b1 failed in the same way (validate: " in result.output and "so the change is to blame and not the nodes" in result.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--start-at-task", "Install the driver"],
+        ["--start-at-task", "Stop what holds the GPUs"],
+        ["--start-at-task", "Upgrade the node, or in check mode say what would be done"],
+        ["--tags", "nvidia_driver_install"],
+        ["--tags", "never,always"],
+        ["--skip-tags", "always,untagged"],
+        ["--skip-tags", "all"],
+    ],
+)
+def test_no_option_of_ansible_slips_past_the_gate(fleet, arguments):
+    fleet.add("a1")
+    fleet.run("upgrade", *arguments)
+    assert fleet.touched() == [] and fleet.read("a1")["loaded"] == OLD
+
+
+@pytest.mark.parametrize("declined, state", [
+    ("Upgrade the node, or in check mode say what would be done", "pending"), ("Ask for leave: drain", "pending"), ("Ask for leave: down", "draining")])
+def test_going_task_by_task_slips_past_nothing(fleet, declined, state):
+    """--step asks before every task; whoever declines the gate alone gets nowhere."""
+    fleet.add("a1")
+    asked = fleet.step_through("upgrade", lambda task: "n" if task.rpartition(" : ")[2] == declined else "y")
+    assert [answer for task, answer in asked].count("n") == 1
+    assert fleet.touched() == [] and fleet.read("a1")["loaded"] == OLD
+    assert fleet.recorded() == {"a1": state}

@@ -99,6 +99,7 @@ def test_module_page_has_every_part():
         "return": {"data": {"type": "dict", "returned": "always", "description": "All.", "contains": {"unit": {"type": "int", "description": "In bytes."}}}},
     }
     text = module_docs.render("ns.coll.read", documented)
+    assert module_docs.render("ns.coll.read", documented, "callback").splitlines()[0] == text.splitlines()[0].replace("module's", "callback's")
     for part in (
         "# ns.coll.read", "Since version 0.1.0.", "- `platform`: full (Debian)", "- `diff_mode`: N/A. Changes nothing.", "- `path` (path, **required**)",
         "- `data` (dict, returned: always)", "  - `unit` (int)", "    In bytes.", "```yaml\n- name: Read",

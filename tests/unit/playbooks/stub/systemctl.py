@@ -8,20 +8,34 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 
 PATH = os.path.join(os.environ["GPUFLEET_STUB_NODE"], "node.json")
 with open(PATH, encoding="utf-8") as stream:
     node = json.load(stream)
 words = [word for word in sys.argv[1:] if not word.startswith("-")]
+deadline = time.monotonic() + 600
+while words[0] in node.get("waits_at", []) and time.monotonic() < deadline:
+    if "waits" not in node["log"]:
+        node["log"].append("waits")
+        with open(PATH, "w", encoding="utf-8") as stream:
+            json.dump(node, stream)
+    time.sleep(0.2)
+    with open(PATH, encoding="utf-8") as stream:
+        node = json.load(stream)
 command, names = words[0], [name if "." in name else name + ".service" for name in words[1:]]
 if command == "show":
+    known = node["enabled"] + ["nvidia-persistenced.service"]
     print(
         "\n\n".join(
             "Id=%s\nLoadState=%s\nActiveState=%s"
-            % (name, "loaded" if name in node["enabled"] else "not-found", "active" if name in node["running"] else "inactive")
+            % (name, "loaded" if name in known else "not-found", "active" if name in node["running"] else "inactive")
             for name in names
         )
     )
+elif command == "start" and node["loaded"] in node.get("no_service_with", []):
+    print("the stub was told so", file=sys.stderr)
+    sys.exit(1)
 elif command in ("start", "stop"):
     for name in names:
         if command == "start" and name not in node["running"]:

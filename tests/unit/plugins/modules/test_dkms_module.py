@@ -138,3 +138,18 @@ def test_a_full_disk_is_a_clear_error(bench, monkeypatch):
     monkeypatch.setattr(FakeNode, "do_build", full)
     result = bench.run(version=NEW)
     assert result["failed"] and "No space left on device" in result["msg"] and "/var/lib/dkms" in result["msg"] and is_held(bench.lock_path) is False
+
+
+def test_a_node_asks_for_the_archives_that_it_would_compile_before_it_starts_anything(bench):
+    name = "nvidia-current_%s_%s_%s_gcc-12.2.0.dkms.tar.gz" % (NEW, KERNEL, ARCH)
+    asked = bench.run(version=NEW, archives_offered=[name, "nvidia-current_1_x_y_z.dkms.tar.gz"])
+    assert (asked["needs_archives"], asked["changed"], bench.held) == ([name], False, []) and not os.path.exists(bench.lock_path)
+    foretold = bench.run(check=True, version=NEW, archives_offered=[name])
+    assert foretold["changed"] and [item["action"] for item in foretold["steps"]] == ["load", "install"]
+    assert bench.run(version=NEW)["changed"] and bench.held == [(True, True)]
+    assert "needs_archives" not in bench.run(version=NEW, archives_offered=[name])
+
+
+def test_a_directory_of_the_controller_is_not_looked_for_on_the_node(bench):
+    result = bench.run(version=NEW, archive_dir="/somewhere")
+    assert result["failed"] and "archive_dir is a directory on the controller" in result["msg"] and "gpufleet.lifecycle.dkms_module" in result["msg"]

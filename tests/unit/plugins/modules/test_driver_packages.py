@@ -276,3 +276,30 @@ def test_a_locked_node_is_left_alone(bench):
         result = bench.run(version="535.261.03", lock_timeout_s=0)
     assert result["failed"] and "r-7" in result["msg"] and result["lock"]["step"] == "build"
     assert machine.log == [] and versions(machine) == {OLD}
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_a_node_that_the_driver_cannot_work_on_is_refused_before_anything_is_repaired(bench, check):
+    machine = bench.make()
+    (machine.root / "var/lib/dpkg/updates/0001").write_text("", encoding="utf-8")
+    (machine.root / "sys/bus/pci/devices").mkdir(parents=True)
+    result = bench.run(check=check, version="535.261.03", require=["gpu", "headers"])
+    assert result["failed"] and machine.log == [] and [item["id"] for item in result["refusals"]][:2] == ["no_gpu", "no_headers"]
+    assert result["msg"].startswith("Nothing was changed. No NVIDIA GPU was found: none on the PCI bus.")
+    assert "install linux-headers-6.1.0-56-amd64, or remove the kernel" in result["msg"]
+
+
+def test_a_node_that_has_what_the_driver_needs_gets_it(bench):
+    machine = bench.make()
+    device = machine.root / "sys/bus/pci/devices/0000:1b:00.0"
+    device.mkdir(parents=True)
+    for name, value in (("vendor", "0x10de"), ("class", "0x030200"), ("device", "0x2330")):
+        (device / name).write_text(value + "\n", encoding="utf-8")
+    (machine.root / "lib/modules/6.1.0-56-amd64/build/include").mkdir(parents=True)
+    assert bench.run(version="535.261.03", require=["gpu", "headers"])["changed"]
+
+
+def test_an_empty_version_is_refused_by_name(bench):
+    bench.make()
+    result = bench.run(version=" ", state="present")
+    assert result["failed"] and "nvidia_driver_version" in result["msg"] and "nothing was changed" in result["msg"]

@@ -63,6 +63,45 @@ def test_built(state, item, force, expected, forced):
 
 
 @pytest.mark.parametrize(
+    ("state", "item", "expected"),
+    [
+        ("absent", None, ["load", "install"]),
+        ("added", None, ["load", "install"]),
+        ("incomplete", None, ["unbuild", "load", "install"]),
+        ("built", None, ["install"]),
+        ("installed", module(), []),
+        ("installed", module(OLD), ["install"]),
+    ],
+)
+def test_an_archive_takes_the_place_of_a_compilation_alone(state, item, expected):
+    steps, problems = dkms_plan.built([K], view(state, item, headers=False), N, NEW, archived=[K])
+    assert actions(steps) == expected and problems == [], "and needs no headers"
+    assert dkms_plan.uncompiled([K], view(state, item), NEW) == ([K] if "load" in expected else [])
+
+
+def test_what_has_no_archive_is_compiled_and_force_compiles_all():
+    other = "6.1.0-49-amd64"
+    both = view("absent")
+    for part, value in (("states", "absent"), ("modules", None), ("headers", True)):
+        both[part][other] = value
+    steps, problems = dkms_plan.built([other, K], both, N, NEW, archived=[K])
+    assert [(item["action"], item["kernel"]) for item in steps] == [
+        ("add", None), ("build", other), ("install", other), ("load", K), ("install", K)] and problems == []
+    assert actions(dkms_plan.built([K], view("absent"), N, NEW, True, [K])[0]) == ["add", "build", "install"]
+
+
+def test_an_archive_without_the_source_is_no_module():
+    assert "Install the package" in dkms_plan.built([K], view("absent", source=False), N, NEW, archived=[K])[1][0]
+
+
+def test_other_versions_are_removed_as_a_whole_and_say_nothing_of_this_one():
+    entries = [entry(), entry(OLD, state="built"), entry(OLD, "6.1.0-49-amd64", "built")]
+    steps = dkms_plan.remove_stale(entries, N, NEW)
+    assert steps == [{"action": "remove", "kernel": None, "version": OLD}]
+    assert dkms_plan.predicted(K, steps, view("installed", module(), entries), NEW) == "installed, module on disk: " + NEW
+
+
+@pytest.mark.parametrize(
     ("state", "headers", "source", "words"),
     [
         ("added", False, True, "Install linux-headers-6.1.0-56-amd64"),

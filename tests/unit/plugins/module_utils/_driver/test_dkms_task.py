@@ -346,3 +346,61 @@ def test_the_log_of_a_forced_build(node):
     run(node)
     assert actions(run(node, force=True)) == ["unbuild", "build", "install"]
     assert dkms_plan.settled(dkms_act.view(node.root, node, "nvidia-current", NEW, [KERNEL]), KERNEL, NEW)
+
+
+def test_built_from_an_archive_where_there_is_one_and_compiled_elsewhere(tmp_path, exported):
+    node = FakeNode(tmp_path / "new", kernels=(SECOND, KERNEL))
+    result = run(node, import_files=[exported["path"]])
+    assert [(item["action"], item["kernel"]) for item in result["steps"]] == [
+        ("add", None), ("build", SECOND), ("install", SECOND), ("load", KERNEL), ("install", KERNEL)]
+    assert [call[call.index("-k") + 1] for call in node.calls if call[:2] == ["dkms", "build"]] == [SECOND]
+    assert run(node)["changed"] is False
+
+
+def test_built_refuses_an_archive_that_does_not_fit_and_changes_nothing(tmp_path, exported):
+    node = FakeNode(tmp_path / "new", kernels=(SECOND,))
+    before = snapshot(node)
+    with pytest.raises(trees.TreeError, match="does not fit this node: it is for kernel %s" % KERNEL):
+        task(node, import_files=[exported["path"]]).run()
+    assert snapshot(node) == before
+
+
+def test_the_archives_that_would_save_a_compilation(tmp_path, exported):
+    name = os.path.basename(exported["path"])
+    offered = ["nvidia-current_%s_6.1.0-1-amd64_x86_64_gcc-12.2.0.dkms.tar.gz" % NEW, name.replace("gcc-12.2.0", "gcc-13.1.0"), name]
+    node = FakeNode(tmp_path / "new", kernels=(SECOND, KERNEL))
+    assert task(node, archives_offered=offered).useful() == {KERNEL: name}
+    foretold = task(node, archives_offered=offered).preview()
+    assert ("load", KERNEL) in [(item["action"], item["kernel"]) for item in foretold["steps"]], "check mode has no archive, and foretells its use"
+    assert task(node, archives_offered=offered, force=True).useful() == {} and task(node).useful() == {}
+    run(node)
+    assert task(node, archives_offered=offered).useful() == {}, "it is built"
+
+
+def test_other_versions_go_when_the_wanted_one_is_in_place(tmp_path):
+    node = FakeNode(tmp_path / "node", versions=(OLD, NEW))
+    run(node, version=OLD)
+    kept = run(node)
+    assert [item["version"] for item in kept["stale"]] == [OLD]
+    result = run(node, remove_stale=True)
+    assert [(item["action"], item.get("version")) for item in result["steps"]] == [("remove", OLD)] and result["stale"] == []
+    assert not os.path.exists(node.tree(OLD)) and run(node)["changed"] is False
+    assert "remove " in result["diff"]["after"]["steps"][0]
+
+
+def test_other_versions_stay_when_the_wanted_one_does_not_come_into_place(tmp_path):
+    node = FakeNode(tmp_path / "node", versions=(OLD, NEW))
+    run(node, version=OLD)
+    node.lie = {"install"}
+    with pytest.raises(dkms_act.ActError, match="is not in place"):
+        task(node, remove_stale=True).run()
+    assert node.built(OLD, KERNEL)
+
+
+def test_a_removal_of_another_version_that_only_says_it_worked_is_noticed(tmp_path):
+    node = FakeNode(tmp_path / "node", versions=(OLD, NEW))
+    run(node, version=OLD)
+    run(node)
+    node.lie = {"remove"}
+    with pytest.raises(dkms_act.ActError, match="%s is still there" % OLD):
+        task(node, remove_stale=True).run()

@@ -296,3 +296,24 @@ def test_disk_needs_count_a_build_for_every_kernel():
     ({"ID": "rocky", "VERSION_ID": "9.4"}, False), ({}, False)])
 def test_supported_systems(os_release, supported):
     assert (packages.table_for(os_release) is not None) is supported
+
+
+@pytest.mark.parametrize(
+    ("wanted", "gpus", "headers", "ids"),
+    [
+        ([], [], {}, []),
+        (["gpu"], [{"address": "0000:1b:00.0"}], {}, []),
+        (["gpu"], [], {}, ["no_gpu"]),
+        (["gpu"], None, {}, ["no_gpu"]),
+        (["headers"], None, {"6.1.0-1": True}, []),
+        (["headers"], None, {}, ["no_kernel"]),
+        (["headers"], None, {"6.1.0-1": True, "6.1.0-2": False}, ["no_headers"]),
+        (["gpu", "headers"], [], {"6.1.0-2": False}, ["no_gpu", "no_headers"]),
+    ],
+)
+def test_what_a_node_needs(wanted, gpus, headers, ids):
+    found = packages.decide_needs(wanted, gpus, headers)
+    assert [item["id"] for item in found] == ids
+    assert all(item["message"] and item["found"] and item["expected"] and item["next_step"] for item in found)
+    if "no_headers" in ids:
+        assert "6.1.0-2" in found[-1]["message"] and "linux-headers-6.1.0-2" in found[-1]["next_step"] and "6.1.0-1" not in found[-1]["message"]

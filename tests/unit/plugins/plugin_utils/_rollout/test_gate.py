@@ -3,103 +3,305 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import datetime
+
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, state
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout.views import view_of
+
+SATURDAY = datetime.datetime(2026, 1, 3, 23, 0, tzinfo=datetime.timezone.utc)
 
 
-def view_of(states, suspects=(), max_down=1, failure_budget=1):
-    view = state.Rollout(rollout_id="x", run="r", order=list(states), policy={"max_down": max_down, "failure_budget": failure_budget})
-    for name, value in states.items():
-        view.nodes[name] = state.Node(name, state=value, suspect=name in suspects)
-    return view
+def ask(view, name="a", phase=state.DRAIN, present=None, now=None):
+    return gate.decide(view, phase, name, present, now)
 
 
 @pytest.mark.parametrize(
-    "others, suspects, max_down, budget, expected, words",
+    "others, suspects, policy, expected, words",
     [
-        ({}, (), 1, 1, "go", "1 of 1 down slots taken, 0 of 1 failures"),
-        ({"b": "pending", "c": "done", "d": "skipped"}, (), 1, 1, "go", "1 of 1"),
-        ({"b": "draining"}, (), 1, 1, "wait", "1 of 1 down slots taken by b"),
-        ({"b": "down"}, (), 1, 1, "wait", "by b"),
-        ({"b": "validating"}, (), 1, 1, "wait", "by b"),
-        ({"b": "down"}, (), 2, 1, "go", "2 of 2"),
-        ({"b": "down", "c": "draining"}, (), 2, 1, "wait", "2 of 2 down slots taken by b, c"),
-        ({"b": "failed"}, (), 1, 1, "stop", "failure budget of 1 is spent by b"),
-        ({"b": "rolled_back"}, (), 1, 1, "stop", "spent by b"),
-        ({"b": "failed"}, (), 1, 2, "go", "1 of 2 failures"),
-        ({"b": "rolled_back"}, (), 1, 2, "go", "1 of 2 failures"),
-        ({"b": "failed", "c": "rolled_back"}, (), 5, 2, "stop", "spent by b, c"),
-        ({"b": "quarantined"}, (), 2, 1, "stop", "spent by b"),
-        ({"b": "quarantined"}, (), 1, 2, "stop", "every down slot (1) is held by a node that is out of service: b"),
-        ({"b": "lost"}, (), 1, 5, "stop", "out of service: b"),
-        ({"b": "lost"}, (), 2, 2, "go", "2 of 2 down slots taken, 1 of 2 failures"),
-        ({"b": "lost", "c": "down"}, (), 2, 2, "wait", "taken by c, b"),
-        ({"b": "down"}, ("b",), 1, 1, "wait", "taken by b"),
-        ({"b": "down"}, ("b",), 2, 1, "go", "2 of 2"),
-        ({}, (), 0, 1, "stop", "rollout_max_down is 0"),
-        ({}, (), 1, 0, "stop", "rollout_failure_budget is 0"),
+        ({}, (), {}, "go", "0 of 1 down slots taken, 0 of 1 failures"),
+        ({"b": "pending", "c": "done", "d": "skipped"}, (), {}, "go", "0 of 1"),
+        ({"b": "draining"}, (), {}, "wait", "1 of 1 slots to drain and 0 of 1 down slots taken by b"),
+        ({"b": "down"}, (), {}, "wait", "1 of 1 down slots taken by b"),
+        ({"b": "validating"}, (), {}, "wait", "by b"),
+        ({"b": "down"}, (), {"max_down": 2}, "go", "1 of 2"),
+        ({"b": "down", "c": "draining"}, (), {"max_down": 2}, "wait", "by c, b"),
+        ({"b": "down", "c": "draining"}, (), {"max_down": 1, "max_draining": 2}, "go", "1 of 1 down"),  # drains ahead
+        ({"b": "draining", "c": "draining"}, (), {"max_down": 1, "max_draining": 2}, "wait", "2 of 2 slots to drain"),
+        ({"b": "draining", "c": "draining"}, (), {"max_down": 4, "max_draining": 2}, "wait", "2 of 2 slots to drain and 0 of 4 down"),
+        ({"b": "draining"}, (), {"max_down": 4, "max_draining": 1}, "wait", "1 of 1 slots to drain"),
+        ({"b": "draining"}, (), {"max_down": 4, "max_draining": 2}, "go", "0 of 4"),
+        ({"b": "down", "c": "down"}, (), {"max_down": 4, "max_draining": 1}, "go", "2 of 4"),
+        ({"b": "down", "c": "down"}, (), {"max_down": 2, "max_draining": 1}, "wait", "2 of 2 down slots"),
+        ({"b": "draining", "c": "down"}, (), {"max_down": 3, "max_draining": 3}, "go", "1 of 3"),
+        ({"b": "draining", "c": "draining"}, (), {"max_down": 3}, "go", "0 of 3"),  # as many as may be down when it is not given
+        ({"b": "failed"}, (), {}, "stop", "failure budget of 1 is spent by b"),
+        ({"b": "rolled_back"}, (), {}, "stop", "spent by b"),
+        ({"b": "failed"}, (), {"failure_budget": 2}, "go", "1 of 2 failures"),
+        ({"b": "failed", "c": "rolled_back"}, (), {"max_down": 5, "failure_budget": 2}, "stop", "spent by b, c"),
+        ({"b": "quarantined"}, (), {"max_down": 2}, "stop", "spent by b"),
+        ({"b": "quarantined"}, (), {"failure_budget": 2}, "stop", "every down slot (1) is held by a node that is out of service: b"),
+        ({"b": "lost"}, (), {"failure_budget": 5}, "stop", "out of service: b"),
+        ({"b": "lost"}, (), {"max_down": 2, "failure_budget": 2}, "go", "1 of 2 down slots taken, 1 of 2 failures"),
+        ({"b": "lost", "c": "down"}, (), {"max_down": 2, "failure_budget": 2}, "wait", "2 of 2 down slots taken by c"),
+        ({"b": "down"}, ("b",), {}, "wait", "taken by b"),
+        ({"b": "down"}, ("b",), {"max_down": 2}, "go", "1 of 2"),
+        ({}, (), {"max_down": 2, "broken_elsewhere": 1}, "go", "1 of 2 down slots taken"),
+        ({"b": "down"}, (), {"max_down": 2, "broken_elsewhere": 1}, "wait", "2 of 2 down slots taken"),
+        ({}, (), {"broken_elsewhere": 1}, "stop", "held by a node that is out of service: 1 broken elsewhere"),
     ],
 )
-def test_a_pending_node(others, suspects, max_down, budget, expected, words):
-    decision = gate.decide(view_of(dict({"a": "pending"}, **others), suspects), gate.Policy(max_down, budget), "a")
+def test_a_pending_node(others, suspects, policy, expected, words):
+    decision = ask(view_of(dict({"a": "pending"}, **others), suspects, **policy))
     assert decision.answer == expected
     assert words in decision.reason
 
 
 @pytest.mark.parametrize(
-    "others, suspects, max_down, budget, expected",
+    "others, suspects, policy, expected",
     [
-        ({}, ("a",), 1, 1, "go"),
-        ({"b": "down"}, ("a",), 1, 1, "wait"),
-        ({"b": "down"}, ("a", "b"), 1, 1, "go"),  # both are down already; one at a time
-        ({"b": "quarantined"}, ("a",), 1, 2, "go"),  # it costs no slot of its own
-        ({"b": "failed"}, ("a",), 1, 1, "stop"),
+        ({}, ("a",), {}, "go"),
+        ({"b": "down"}, ("a",), {}, "wait"),
+        ({"b": "down"}, ("a", "b"), {}, "go"),  # both are down already; one at a time
+        ({"b": "quarantined"}, ("a",), {"failure_budget": 2}, "go"),  # it costs no slot of its own
+        ({"b": "failed"}, ("a",), {}, "stop"),
     ],
 )
-def test_a_node_left_in_flight_by_a_dead_controller(others, suspects, max_down, budget, expected):
-    assert gate.decide(view_of(dict({"a": "down"}, **others), suspects), gate.Policy(max_down, budget), "a").answer == expected
+def test_a_node_left_down_by_a_dead_controller(others, suspects, policy, expected):
+    assert ask(view_of(dict({"a": "down"}, **others), suspects, **policy)).answer == expected
+
+
+def test_a_node_left_draining_by_a_dead_controller_needs_a_slot_as_any_other():
+    assert ask(view_of({"a": "draining", "b": "down"}, ("a",))).answer == "wait"
+    assert ask(view_of({"a": "draining"}, ("a",))).answer == "go"
 
 
 @pytest.mark.parametrize("own", state.ENDED)
 def test_a_node_that_ended_is_skipped_even_when_the_budget_is_spent(own):
-    assert gate.decide(view_of({"a": own, "b": "failed"}), gate.Policy(1, 1), "a").answer == "skip"
+    assert ask(view_of({"a": own, "b": "failed"})).answer == "skip"
 
 
 @pytest.mark.parametrize("own", state.IN_FLIGHT)
 def test_a_node_never_goes_twice(own):
-    assert gate.decide(view_of({"a": own}), gate.Policy(5, 5), "a").answer == "stop"
+    assert ask(view_of({"a": own}, max_down=5, failure_budget=5)).answer == "stop"
 
 
 def test_a_stranger_is_skipped():
-    assert gate.decide(view_of({"a": "pending"}), gate.Policy(1, 1), "b").answer == "skip"
+    for phase in state.PHASES:
+        assert ask(view_of({"a": "pending"}), "b", phase).answer == "skip"
 
 
 @pytest.mark.parametrize(
     "states, max_down, present, expected, words",
     [
-        ({"a": "pending", "b": "pending", "c": "pending"}, 1, None, "wait", "a, b go first by the plan's order"),
+        ({"a": "pending", "b": "pending", "c": "pending"}, 1, None, "wait", "a goes first by the plan's order"),
         ({"a": "down", "b": "pending", "c": "pending"}, 2, None, "wait", "b goes first by the plan's order"),
-        ({"a": "pending", "b": "pending", "c": "pending"}, 3, None, "go", "1 of 3"),  # there is room for all of them
-        ({"a": "done", "b": "skipped", "c": "pending"}, 1, None, "go", "1 of 1"),
-        ({"a": "pending", "b": "pending", "c": "pending"}, 1, ["c"], "go", "1 of 1"),  # the play has lost the others
+        ({"a": "pending", "b": "pending", "c": "pending"}, 3, None, "go", "0 of 3"),  # there is room for all of them
+        ({"a": "done", "b": "skipped", "c": "pending"}, 1, None, "go", "0 of 1"),
+        ({"a": "pending", "b": "pending", "c": "pending"}, 1, ["c"], "go", "0 of 1"),  # the play has lost the others
         ({"a": "pending", "b": "pending", "c": "pending"}, 1, ["b", "c"], "wait", "b goes first"),
-        ({"c": "pending", "a": "pending", "b": "pending"}, 1, None, "go", "1 of 1"),
+        ({"c": "pending", "a": "pending", "b": "pending"}, 1, None, "go", "0 of 1"),
     ],
 )
 def test_nodes_go_in_the_order_of_the_plan(states, max_down, present, expected, words):
-    decision = gate.decide(view_of(states), gate.Policy(max_down, 1), "c", present)
+    decision = ask(view_of(states, max_down=max_down), "c", present=present)
     assert decision.answer == expected
     assert words in decision.reason
 
 
-def test_long_lists_of_names_are_cut():
-    assert gate.listed("abcdefg") == "a, b, c, d, e and 2 more"
+@pytest.mark.parametrize(
+    "own, others, policy, expected, words",
+    [
+        ("draining", {}, {}, "go", "1 of 1 down slots taken"),
+        ("draining", {"b": "down"}, {}, "wait", "1 of 1 down slots taken by b"),
+        ("draining", {"b": "draining"}, {}, "go", "1 of 1"),  # who is empty first goes first
+        ("draining", {"b": "lost"}, {"max_down": 2, "failure_budget": 9}, "go", "2 of 2"),
+        ("draining", {"b": "lost"}, {"failure_budget": 9}, "stop", "out of service: b"),
+        ("draining", {"b": "rolled_back"}, {}, "stop", "failure budget of 1 is spent by b"),
+        ("down", {"b": "rolled_back"}, {}, "go", "down already"),  # nobody is stopped in the middle
+        ("validating", {}, {}, "go", "down already"),
+        ("pending", {}, {}, "stop", "never given leave to drain"),
+        ("done", {}, {}, "skip", "already done"),
+    ],
+)
+def test_going_down(own, others, policy, expected, words):
+    decision = ask(view_of(dict({"a": own}, **others), **policy), phase=state.DOWN)
+    assert decision.answer == expected
+    assert words in decision.reason
+
+
+def test_a_suspect_is_not_let_down_before_it_is_taken_up_again():
+    assert ask(view_of({"a": "down"}, ("a",)), phase=state.DOWN).answer == "stop"
+
+
+@pytest.mark.parametrize("own, expected", [("down", "go"), ("validating", "go"), ("draining", "go"), ("pending", "stop"), ("done", "skip")])
+def test_returning(own, expected):
+    assert ask(view_of({"a": own, "b": "failed"}), phase=state.RETURN).answer == expected
+
+
+@pytest.mark.parametrize(
+    "others, canaries, policy, expected, words",
+    [
+        ({"b": "pending"}, ("b",), {"max_down": 5}, "wait", "canaries go first: b"),
+        ({"b": "validating"}, ("b",), {"max_down": 5}, "wait", "canaries go first: b"),
+        ({"b": "soaking"}, ("b",), {"max_down": 5}, "wait", "canaries go first: b (it soaks)"),
+        ({"b": "soaking", "c": "soaking"}, ("a", "b", "c"), {"max_down": 1}, "go", "0 of 1 down slots taken"),  # it serves, and holds no slot
+        ({"b": "done"}, ("b",), {"max_down": 5}, "go", ""),
+        ({"b": "done", "c": "down"}, ("b", "c"), {"max_down": 5}, "wait", "c"),
+        ({"b": "rolled_back"}, ("b",), {"max_down": 5, "failure_budget": 9}, "stop", "canary b failed"),
+        ({"b": "rolled_back", "c": "done"}, ("b", "c"), {"max_down": 5, "failure_budget": 9, "canary_failures": 1}, "go", ""),
+        ({"b": "skipped"}, ("b",), {"max_down": 5}, "stop", "no canary is done, so nothing is known of the change: b is skipped"),
+    ],
+)
+def test_nobody_goes_before_the_canaries_have_shown_the_change(others, canaries, policy, expected, words):
+    decision = ask(view_of(dict({"a": "pending"}, **others), canaries=canaries, **policy))
+    assert decision.answer == expected
+    assert words in decision.reason
+
+
+def test_a_canary_that_left_without_going_is_not_waited_for():
+    view = view_of({"a": "pending", "b": "pending", "c": "down"}, canaries=("b", "c"), max_down=3)
+    assert ask(view, present=["a", "b", "c"]).answer == "wait"
+    decision = ask(view, present=["a", "c"])
+    assert decision.answer == "stop" and "canary b did not go" in decision.reason
+
+
+def test_a_canary_that_was_sick_before_says_nothing_of_the_change():
+    states = {"a": "pending", "b": "failed", "c": "done"}
+    view = view_of(states, canaries=("b", "c"), failures={"b": state.SICK})
+    assert ask(view).answer == "go"
+    assert ask(view_of({"a": "pending", "b": "failed"}, canaries=("b",), failures={"b": state.SICK})).answer == "stop"
+
+
+@pytest.mark.parametrize(
+    "others, expected, words",
+    [
+        ({"b": "down"}, "wait", "1 of 1 nodes of rack r1 are out: b"),
+        ({"b": "draining"}, "wait", "of rack r1 are out: b"),
+        ({"b": "quarantined"}, "stop", "of rack r1 are out: b"),
+        ({"b": "done"}, "go", ""),
+        ({"c": "down"}, "go", ""),
+    ],
+)
+def test_a_failure_domain_keeps_most_of_its_nodes(others, expected, words):
+    domains = {"a": {"rack": "r1"}, "b": {"rack": "r1"}, "c": {"rack": "r2"}}
+    view = view_of(dict({"a": "pending"}, **others), domains=domains, max_down=5, failure_budget=5, domain_caps={"rack": 1})
+    decision = ask(view)
+    assert decision.answer == expected
+    assert words in decision.reason
+
+
+def test_a_node_that_its_failure_domain_holds_back_holds_back_nobody_else():
+    domains = {"a": {"rack": "r1"}, "b": {"rack": "r1"}, "c": {"rack": "r2"}, "d": {"rack": "r3"}}
+    view = view_of({"a": "down", "b": "pending", "c": "pending", "d": "pending"}, domains=domains, max_down=2, domain_caps={"rack": 1})
+    assert [ask(view, name).answer for name in "bcd"] == ["wait", "go", "wait"]
+    assert "c goes first" in ask(view, "d").reason
+
+
+def test_a_node_whose_failure_domain_is_not_known_does_not_go():
+    decision = ask(view_of({"a": "pending"}, domain_caps={"rack": 1}))
+    assert (decision.answer, decision.reason) == (
+        "stop", "its rack is not known, and at most 1 node of one may be out at a time: name it in gpufleet_domains, or by a group, and run again")
+
+
+@pytest.mark.parametrize("down, window, expected", [(0, 1, "go"), (1, 1, "wait"), (1, 2, "go"), (3, 4, "go"), (4, 4, "wait"), (4, 9, "wait")])
+def test_growth_lets_fewer_go_than_the_policy(down, window, expected):
+    states = {"a": "pending"}
+    states.update(("d%d" % number, "down") for number in range(down))
+    assert ask(view_of(states, window=window, max_down=4, growth_start=1)).answer == expected
+
+
+def test_an_operator_is_obeyed():
+    view = view_of({"a": "pending", "b": "draining", "c": "down"}, max_down=5)
+    view.paused = "kim: the switch is being replaced"
+    assert ask(view).answer == "wait" and "paused by kim: the switch" in ask(view).reason
+    assert ask(view, "b", state.DOWN).answer == "wait"
+    assert ask(view, "c", state.DOWN).answer == "go" and ask(view, "c", state.RETURN).answer == "go", "what is down goes on to its end"
+    view.stopped = "kim: wrong version"
+    assert [ask(view, name, phase).answer for name, phase in (("a", "drain"), ("b", "down"), ("c", "return"))] == ["stop", "stop", "go"]
+    assert "stopped by kim: wrong version" in ask(view).reason
+
+
+def test_a_draining_node_that_an_operator_skips_does_not_go_down():
+    view = view_of({"a": "draining"})
+    view.nodes.get("a").order = "skipped by kim: busy"
+    assert ask(view, phase=state.DOWN) == gate.Decision("stop", "skipped by kim: busy")
+
+
+def test_nobody_starts_without_the_approval_of_exactly_this_plan():
+    for approved, expected in ((None, "go"), ("f" * 64, "go"), ("", "stop"), ("e" * 64, "stop")):
+        view = view_of({"a": "pending", "b": "draining"}, max_down=3, approved=approved)
+        assert ask(view).answer == expected
+        assert ask(view, "b", state.DOWN).answer == expected
+    assert "rollout_approve=ffffffffffff" in ask(view).reason
+
+
+def test_nobody_starts_outside_of_the_maintenance_window():
+    windows = [{"days": ["sat"], "from": "22:00", "to": "23:30"}]
+    view = view_of({"a": "pending", "b": "draining", "c": "down"}, max_down=5, windows=windows, node_s=1200)
+    early, late = SATURDAY - datetime.timedelta(hours=2), SATURDAY + datetime.timedelta(minutes=15)
+    assert [ask(view, now=now).answer for now in (early, SATURDAY, late)] == ["stop", "go", "stop"]
+    assert [ask(view, "b", state.DOWN, now=now).answer for now in (early, SATURDAY, late)] == ["stop", "go", "stop"]
+    assert [ask(view, "c", state.DOWN, now=now).answer for now in (early, late)] == ["go", "go"]
+    assert "closes at 23:30 UTC, before a node that needs 20 min could end" in ask(view, now=late).reason
 
 
 def test_vanished_are_those_in_flight_that_the_play_no_longer_holds():
     view = view_of({"a": "down", "b": "down", "c": "done", "d": "pending", "e": "down"}, suspects=("e",))
-    view.nodes["a"].steps.append(state.Step("reboot", "2026-01-01T00:00:00.000Z"))
+    view.nodes.get("a").steps.append(state.Step("reboot", "2026-01-01T00:00:00.000Z"))
     assert [node.name for node in gate.vanished(view, ["b"])] == ["a"]
-    assert "in step reboot" in gate.vanished_reason(view.nodes["a"])
-    assert "before its first step" in gate.vanished_reason(view.nodes["b"])
+    assert "in step reboot" in gate.vanished_reason(view.nodes.get("a"))
+    assert "before its first step" in gate.vanished_reason(view.nodes.get("b"))
+
+
+def test_a_node_that_serves_again_is_not_missing_from_its_rack():
+    racks = {"a": {"rack": "r1"}, "b": {"rack": "r1"}}
+    for value, answer in (("soaking", "go"), ("validating", "wait"), ("draining", "wait")):
+        view = view_of({"a": "pending", "b": value}, canaries=("a", "b"), domains=racks, max_down=5, domain_caps={"rack": 1})
+        assert ask(view).answer == answer
+
+
+def test_a_node_whose_leave_ran_out_while_it_waited_does_not_go_down_on_it():
+    view = view_of({"a": "draining"})
+    ticket = view.nodes.get("a").ticket
+    ticket.granted, ticket.expires = "2026-01-03T18:00:00.000Z", "2026-01-03T22:00:00.000Z"
+    before, then = SATURDAY - datetime.timedelta(seconds=3601), SATURDAY - datetime.timedelta(seconds=3600)
+    assert ask(view, phase=state.DOWN, now=before).answer == "go"
+    for now in (then, SATURDAY):
+        decision = ask(view, phase=state.DOWN, now=now)
+        assert decision.answer == "stop"
+        assert decision.reason == (
+            "its leave to drain is of 2026-01-03T18:00:00.000Z and ran out at 2026-01-03T22:00:00.000Z, so that what was seen of it then may not hold any "
+            "more: it works again, and the next run takes it anew; rollout_ticket_s says how long leave lasts")
+    view.nodes.get("a").state = "down"
+    for phase in (state.DOWN, state.RETURN):
+        assert ask(view, phase=phase, now=SATURDAY).answer == "go", "what is down is brought to its end"
+
+
+def test_leave_to_drain_by_another_plan_is_none_to_go_down():
+    view = view_of({"a": "draining"})
+    view.nodes.get("a").ticket.sha256 = "e" * 64
+    decision = ask(view, phase=state.DOWN, now=SATURDAY)
+    assert decision.answer == "stop" and "by another plan (eeeeeeeeeeee) than the one that is followed now (ffffffffffff)" in decision.reason
+    view.nodes.get("a").ticket = None
+    assert ask(view, phase=state.DOWN, now=SATURDAY).answer == "stop"
+
+
+CANARY_NEXT = "clear the cause and run again, with another canary or a larger rollout_canary_failures if that is what you want"
+
+
+@pytest.mark.parametrize(
+    "others, canaries, policy, present, ends",
+    [
+        ({"b": "rolled_back"}, ("b",), {"failure_budget": 9}, None, CANARY_NEXT),
+        ({"b": "skipped"}, ("b",), {}, None, "run again with rollout_canaries naming one that can go"),
+        ({"b": "pending"}, ("b",), {}, ["a"], "see why it left the play, and run again"),
+        ({"b": "quarantined"}, (), {"failure_budget": 9, "max_down": 5, "domain_caps": {"rack": 1}}, None,
+         "have these repaired, or raise the cap (rollout_control with rollout_verb=set_budget, or rollout_domain_caps in the next run)"),
+    ],
+)
+def test_who_is_told_to_stop_is_told_what_to_do(others, canaries, policy, present, ends):
+    racks = {name: {"rack": "r1"} for name in "ab"}
+    decision = ask(view_of(dict({"a": "pending"}, **others), canaries=canaries, domains=racks, **policy), present=present)
+    assert decision.answer == "stop" and decision.reason.endswith(": " + ends), decision.reason

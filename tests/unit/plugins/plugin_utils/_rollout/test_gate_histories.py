@@ -5,86 +5,121 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, state
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout.views import grant, view_of
 
 hypothesis = pytest.importorskip("hypothesis", reason="ansible-test's environment has none; the plain pytest run has it")
 strategies = hypothesis.strategies
 
-
-def view_of(states, suspects=(), max_down=1, failure_budget=1):
-    view = state.Rollout(rollout_id="x", run="r", order=list(states), policy={"max_down": max_down, "failure_budget": failure_budget})
-    for name, value in states.items():
-        view.nodes[name] = state.Node(name, state=value, suspect=name in suspects)
-    return view
-
-
 NAMES = [chr(ord("a") + number) for number in range(8)]
+RACKS = {name: {"rack": "r%d" % (number % 3)} for number, name in enumerate(NAMES)}
+
+
+def policies():
+    return strategies.fixed_dictionaries(
+        {
+            "max_down": strategies.integers(1, 4),
+            "failure_budget": strategies.integers(1, 4),
+            "common_cause": strategies.just(0),
+            "domain_caps": strategies.sampled_from([{}, {"rack": 1}, {"rack": 2}]),
+            "growth_start": strategies.sampled_from([None, 1, 2]),
+        },
+        optional={"max_draining": strategies.integers(1, 6), "broken_elsewhere": strategies.integers(0, 2)},
+    )
+
+
+def end(name, value, time="2026-01-01T00:01:00.000Z"):
+    return {"event": "state", "run": "r", "node": name, "time": time, "state": value}
 
 
 @hypothesis.given(
     start=strategies.lists(strategies.sampled_from(["pending"] * 5 + ["lost", "quarantined", "failed", "skipped", "suspect"]), min_size=1, max_size=8),
-    max_down=strategies.integers(1, 4),
-    budget=strategies.integers(1, 4),
+    policy=policies(),
     moves=strategies.lists(
-        strategies.tuples(strategies.sampled_from(NAMES), strategies.sampled_from(["ask", "ask", "end"]), strategies.sampled_from(state.ENDED)), max_size=60
+        strategies.tuples(strategies.sampled_from(NAMES), strategies.sampled_from(["drain", "drain", "down", "down", "end"]),
+                          strategies.sampled_from(state.ENDED)), max_size=80
     ),
 )
-def test_no_history_takes_more_down_than_allowed(start, max_down, budget, moves):
+@hypothesis.example(
+    start=["pending"] * 3, moves=[(name, "drain", "done") for name in "abc"],
+    policy={"max_down": 4, "max_draining": 1, "failure_budget": 1, "common_cause": 0, "domain_caps": {}, "growth_start": None},
+)
+def test_no_history_takes_more_down_than_allowed(start, policy, moves):
     names = NAMES[: len(start)]
     suspects = [name for name, value in zip(names, start) if value == "suspect"]
-    view = view_of({name: "down" if value == "suspect" else value for name, value in zip(names, start)}, suspects)
-    policy = gate.Policy(max_down, budget)
+    policy = limits.complete(policy, 10)
+    view = view_of({name: "down" if value == "suspect" else value for name, value in zip(names, start)}, suspects, domains=RACKS, window=policy["growth_start"])
+    view.policy = policy
     went = []
-    for name, move, end in moves:
+    for name, move, outcome in moves:
         if name not in names:
             continue
-        node = view.nodes[name]
-        if move == "ask":
-            fresh = not node.suspect
-            failed_before = len(view.names(*state.FAILED))
-            decision = gate.decide(view, policy, name)
-            if decision.answer == "go":
-                assert failed_before < budget
-                state.apply(view, {"event": "go", "run": "r", "node": name, "time": "t"})
+        node = view.nodes.get(name)
+        if move == "end":
+            if node.state in state.IN_FLIGHT and not node.suspect:
+                state.apply(view, end(name, outcome))
+            continue
+        before, was_down = node.state, node.state in state.NOT_SERVING
+        failed_before = sum(limits.weight(other) for other in limits.charged(view.nodes.having(*state.FAILED)))
+        decision = gate.decide(view, move, name)
+        if decision.answer == "go":
+            # Nothing starts, and nothing goes down, once the budget is spent; only what is down already goes on.
+            assert failed_before < policy["failure_budget"] or (was_down and move == "down")
+            state.apply(view, grant(name, move))
+            if move == "drain":
+                assert before == "pending" or before in state.IN_FLIGHT
                 went.append(name)
-                down = [other for other in view.nodes.values() if other.state in state.IN_FLIGHT + state.OUT_OF_SERVICE]
-                working = [other for other in view.nodes.values() if other.state in state.IN_FLIGHT and not other.suspect]
-                assert len(working) <= max_down
-                if fresh:
-                    assert len(down) <= max_down
-                    earlier = [other for other in names[: names.index(name)] if view.nodes[other].state == "pending"]
-                    assert len(down) + len(earlier) <= max_down, "took the slot of a node that the plan puts before it"
-            if decision.answer == "wait":
-                working = [other for other in view.nodes.values() if other.state in state.IN_FLIGHT and other.name != name]
-                earlier = [other for other in names[: names.index(name)] if view.nodes[other].state == "pending"]
-                assert working or earlier, "waits for nobody"
-        elif node.state in state.IN_FLIGHT and not node.suspect:
-            state.apply(view, {"event": "state", "run": "r", "node": name, "time": "t", "state": end})
-    assert len(went) == len(set(went))
+                out = [other for other in view.nodes.having(*(state.IN_FLIGHT + state.OUT_OF_SERVICE)) if other.domains["rack"] == node.domains["rack"]]
+                assert was_down or len(out) <= policy["domain_caps"].get("rack", 99)
+                draining = view.nodes.having("draining")
+                assert was_down or len(draining) <= policy["max_draining"]
+            elif not was_down:
+                down = view.nodes.having(*(state.NOT_SERVING + state.OUT_OF_SERVICE))
+                assert len(down) + policy["broken_elsewhere"] <= policy["max_down"], "more nodes out of service than allowed"
+                assert view.window is None or len(view.nodes.having(*state.NOT_SERVING)) <= view.window + len(suspects), "more than growth allows"
+    assert len(went) == len(set(went)), "a node went twice"
 
 
 @hypothesis.given(
     count=strategies.integers(1, 12),
-    max_down=strategies.integers(1, 4),
-    budget=strategies.integers(1, 4),
+    policy=policies(),
     outcomes=strategies.lists(strategies.sampled_from(["done"] * 4 + list(state.FAILED)), min_size=12, max_size=12),
     suspects=strategies.integers(0, 3),
+    canaries=strategies.integers(0, 2),
+    taken_up=strategies.booleans(),
 )
-def test_a_rollout_always_comes_to_an_end(count, max_down, budget, outcomes, suspects):
+def test_a_rollout_always_comes_to_an_end(count, policy, outcomes, suspects, canaries, taken_up):
     """Everybody asks in turn and those in flight end in turn: in the end nobody waits."""
     names = ["n%02d" % number for number in range(count)]
-    view = view_of({name: "down" if number < suspects else "pending" for number, name in enumerate(names)}, names[:suspects])
-    policy, results = gate.Policy(max_down, budget), dict(zip(names, outcomes))
-    asking = list(names)
-    for dummy in range(4 * count + 4):
-        for name in list(asking):
-            decision = gate.decide(view, policy, name)
-            if decision.answer != "wait":
-                asking.remove(name)
+    policy = limits.complete(policy, 10)
+    view = view_of(
+        {name: "down" if number < suspects else "pending" for number, name in enumerate(names)}, names[:suspects],
+        canaries=names[:canaries] if taken_up else names[suspects:suspects + canaries],
+        domains={name: {"rack": "r%d" % (number % 3)} for number, name in enumerate(names)}, window=policy["growth_start"],
+    )
+    view.policy = policy
+    results = dict(zip(names, outcomes))
+    asking = dict((name, "drain") for name in names)
+    for turn in range(8 * count + 8):
+        for name, phase in list(asking.items()):
+            # The play holds those that ask and those that are at work; one that was told to stop has left it.
+            present = list(asking) + [node.name for node in view.nodes.having(*state.IN_FLIGHT)]
+            decision = gate.decide(view, phase, name, present)
+            if decision.answer == "wait":
+                continue
             if decision.answer == "go":
-                state.apply(view, {"event": "go", "run": "r", "node": name, "time": "t"})
-        working = [node.name for node in view.nodes.values() if node.state in state.IN_FLIGHT and not node.suspect]
+                state.apply(view, grant(name, phase))
+            if decision.answer == "go" and phase == "drain":
+                asking[name] = "down"
+                continue
+            if decision.answer == "stop" and phase == "down":
+                state.apply(view, end(name, "pending"))
+            del asking[name]
+        working = [node.name for node in view.nodes.having(*state.NOT_SERVING) if not node.suspect and node.name not in asking]
         if working:
-            state.apply(view, {"event": "state", "run": "r", "node": working[0], "time": "t", "state": results[working[0]]})
-    assert asking == []
-    assert len(view.names(*state.FAILED)) <= budget - 1 + max_down
+            state.apply(view, end(working[0], results[working[0]], "2026-01-01T00:%02d:%02d.000Z" % divmod(turn, 60)))
+    assert asking == {}
+    charged = sum(limits.weight(node) for node in limits.charged(view.nodes.having(*state.FAILED)))
+    in_flight = max(policy["max_down"], suspects)
+    assert charged <= 2 * (policy["failure_budget"] - 1 + in_flight)
+    assert len(view.nodes.having(*state.FAILED)) <= policy["failure_budget"] - 1 + in_flight

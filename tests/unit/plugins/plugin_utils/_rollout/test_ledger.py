@@ -3,95 +3,280 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-import json
+import dataclasses
+import datetime
 import multiprocessing
 import os
+import signal
+import sqlite3
+import threading
+import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, ledger, limits, state, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import plan as planning
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout.views import LATER
+
+sqlalchemy = pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
 
 
 @pytest.fixture
-def book(tmp_path):
-    return ledger.Ledger(str(tmp_path), "r1")
+def book(tmp_path, url):
+    return ledger.Ledger(str(tmp_path), "r1", url)
 
 
-def write(book, *events):
-    with book.transaction() as transaction:
-        for event in events:
-            transaction.append(event)
+def plan(transaction, *names, run="r", **states):
+    nodes = {name: {"state": states.get(name, "pending"), "from": "1.0", "to": "2.0", "domains": {"rack": "r1"}} for name in names}
+    order = [name for name in names if nodes[name]["state"] == "pending"]
+    transaction.append("plan", run=run, rollout_id="r1", target="2.0", order=order, nodes=nodes, policy=limits.complete({}, 3), sha256="f")
+
+
+def go(transaction, name, phase="drain"):
+    transaction.append("grant", run="r", node=name, phase=phase, ticket="t", expires=LATER)
 
 
 def test_reading_a_rollout_that_was_never_planned_makes_nothing(book, tmp_path):
-    assert book.read() == []
-    assert not book.exists()
+    assert book.view().run is None
+    assert book.events() == [] and book.owner() is None and book.last_id() is None and book.load("a", "baseline") is None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_events_come_back_in_order_with_a_time(book):
-    write(book, "a")
-    write(book, "b", "c")
-    events = book.read()
-    assert [event["event"] for event in events] == ["a", "b", "c"]
-    assert all(event["time"].endswith("Z") for event in events)
+def test_what_was_written_is_there_for_the_next_one(book, tmp_path, url):
+    book.transact(lambda transaction: plan(transaction, "a", "b"))
+    book.transact(lambda transaction: go(transaction, "a"))
+    other = ledger.Ledger(str(tmp_path), "r1", url)
+    assert [(node.name, node.state, node.position) for node in other.view().nodes.everything()] == [("a", "draining", 0), ("b", "pending", 1)]
+    assert [event["event"] for event in other.events()] == ["plan", "grant"]
+    assert all(event["time"].endswith("Z") for event in other.events())
+    assert other.last_id() == "r1"
 
 
-def test_a_transaction_is_one_line(book):
-    write(book, "a", "b")
-    with open(book.journal, encoding="utf-8") as stream:
-        lines = stream.read().splitlines()
-    assert [event["event"] for event in json.loads(lines[0])] == ["a", "b"] and len(lines) == 1
+def test_the_rows_are_what_the_events_amount_to(book):
+    book.transact(lambda transaction: plan(transaction, "a", "b", "c", c="skipped"))
+    book.transact(lambda transaction: go(transaction, "a"))
+    book.transact(lambda transaction: transaction.append("step", run="r", node="a", step="evidence"))
+    book.transact(lambda transaction: transaction.append("step", run="r", node="a", step="drain"))
+    book.transact(lambda transaction: go(transaction, "a", "down"))
+    book.transact(lambda transaction: transaction.append("control", run="r", verb="set_budget", user="kim", reason="x", policy={"max_down": 3}))
+    book.transact(lambda transaction: transaction.append("step_failed", run="r", node="a", reason="bad", failure="hard", signature="s"))
+    book.transact(lambda transaction: transaction.append("state", run="r", node="a", state="rolled_back"))
+    view, replayed = book.view(), state.reduce(book.events())
+    assert [dataclasses.asdict(node) for node in view.nodes.everything()] == [dataclasses.asdict(node) for node in replayed.nodes.everything()]
+    assert {key: getattr(view, key) for key in ledger.HEAD} == {key: getattr(replayed, key) for key in ledger.HEAD}
+    assert (view.nodes.get("a").state, view.nodes.get("a").failure, view.policy["max_down"]) == ("rolled_back", "hard", 3)
 
 
-def test_every_cut_of_the_last_line_is_a_transaction_that_never_happened(book):
-    write(book, "a")
-    whole = os.path.getsize(book.journal)
-    write(book, "b", "c")
-    with open(book.journal, "rb") as stream:
-        data = stream.read()
-    for cut in range(whole, len(data)):
-        with open(book.journal, "wb") as stream:
-            stream.write(data[:cut])
-        assert [event["event"] for event in book.read()] == ["a"]
-        write(book, "d")
-        assert [event["event"] for event in book.read()] == ["a", "d"]
+def test_the_stored_nodes_answer_as_those_in_memory_do(book):
+    names = ["n%02d" % number for number in range(30)]
+    book.transact(lambda transaction: plan(transaction, *names, n03="lost", n04="skipped"))
+    book.transact(lambda transaction: [go(transaction, name) for name in names[:3]])
+
+    def compare(transaction):
+        # Some of what is asked for is only changed in this transaction.
+        transaction.append("state", run="r", node="n00", state="done")
+        go(transaction, "n05")
+        stored = transaction.view.nodes
+        memory = state.reduce(book.events() + transaction.added).nodes
+        assert stored.count() == memory.count()
+        assert stored.waiting_before(8) == memory.waiting_before(8)
+        for states in (("done",), state.IN_FLIGHT, state.FAILED, ("pending", "skipped")):
+            assert [node.name for node in stored.having(*states)] == [node.name for node in memory.having(*states)]
+        assert [node.name for node in stored.everything()] == [node.name for node in memory.everything()]
+        assert [stored.get(name).state for name in names] == [memory.get(name).state for name in names]
+        assert stored.get("stranger") is None and stored.suspects() == [] and stored.canaries() == []
+
+    events = book.events()
+    book.events = lambda: events  # SQLite lets nobody look while the transaction is open
+    book.transact(compare)
 
 
-def test_damage_before_the_last_line_is_refused(book):
-    write(book, "a")
-    with open(book.journal, "ab") as stream:
-        stream.write(b"{torn\n")
-    with pytest.raises(ledger.LedgerError, match="Line 2 .* damaged"):
-        book.read()
-    with pytest.raises(ledger.LedgerError, match="Line 2"):
-        write(book, "b")
+def test_nothing_is_written_when_the_work_raises(book):
+    book.transact(lambda transaction: plan(transaction, "a"))
 
+    def fail(transaction):
+        go(transaction, "a")
+        transaction.save("a", "baseline", {})
+        raise RuntimeError
 
-def test_nothing_is_written_when_the_block_raises(book):
-    write(book, "a")
     with pytest.raises(RuntimeError):
-        with book.transaction() as transaction:
-            transaction.append("b")
-            raise RuntimeError
-    assert [event["event"] for event in book.read()] == ["a"]
+        book.transact(fail)
+    assert book.view().nodes.get("a").state == "pending"
+    assert len(book.events()) == 1 and book.load("a", "baseline") is None
 
 
-def _count_up(directory, times):
-    book = ledger.Ledger(directory, "r1")
+def _count_up(directory, url, times):
+    book = ledger.Ledger(directory, "r1", url)
+
+    def add(transaction):
+        node = transaction.view.nodes.get("a")
+        transaction.append("step", run="r", node="a", step="evidence", detail=str(len(node.steps)))
+
     for dummy in range(times):
-        with book.transaction() as transaction:
-            transaction.append("n", value=len(transaction.events))
+        book.transact(add)
 
 
-def test_writers_beside_each_other_lose_nothing(tmp_path):
-    writers = [multiprocessing.get_context("fork").Process(target=_count_up, args=(str(tmp_path), 25)) for dummy in range(4)]
+def test_writers_beside_each_other_lose_nothing(book, tmp_path, url):
+    book.transact(lambda transaction: plan(transaction, "a"))
+    writers = [multiprocessing.get_context("fork").Process(target=_count_up, args=(str(tmp_path), url, 10)) for dummy in range(4)]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join()
         assert writer.exitcode == 0
-    assert [event["value"] for event in ledger.Ledger(str(tmp_path), "r1").read()] == list(range(100))
+    assert [step.detail for step in book.view().nodes.get("a").steps] == [str(number) for number in range(40)]
+
+
+def test_two_that_begin_an_empty_ledger_at_once_make_one(tmp_path, url):
+    def begin(results):
+        ledger.Ledger(str(tmp_path), "r1", url).transact(lambda transaction: results.append(transaction.view.run))
+
+    results = []
+    threads = [threading.Thread(target=begin, args=(results,)) for dummy in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [None] * 4
+
+
+def test_a_writer_that_is_killed_leaves_all_of_it_or_nothing(book, tmp_path, url):
+    book.transact(lambda transaction: plan(transaction, "a"))
+
+    def die():
+        def work(transaction):
+            go(transaction, "a")
+            transaction.view.nodes.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        ledger.Ledger(str(tmp_path), "r1", url).transact(work)
+
+    process = multiprocessing.get_context("fork").Process(target=die)
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert book.view().nodes.get("a").state == "pending" and len(book.events()) == 1
+    book.transact(lambda transaction: go(transaction, "a"))
+    assert book.view().nodes.get("a").state == "draining"
+
+
+def test_documents_of_a_node(book):
+    book.transact(lambda transaction: transaction.save("gpu-1", "baseline", {"a": 1}))
+    book.transact(lambda transaction: transaction.save("gpu-1", "baseline", {"a": 2}))
+    assert book.load("gpu-1", "baseline") == {"a": 2}
+    assert book.load("gpu-1", "other") is None and book.load("gpu-2", "baseline") is None
+
+
+def test_rollouts_of_one_ledger_are_apart(book, tmp_path, url):
+    book.transact(lambda transaction: plan(transaction, "a"))
+    other = ledger.Ledger(str(tmp_path), "r2", url)
+    assert other.view().run is None
+    time.sleep(0.002)
+    other.transact(lambda transaction: plan(transaction, "a", "b"))
+    other.transact(lambda transaction: go(transaction, "a"))
+    assert book.view().nodes.get("a").state == "pending"
+    assert book.last_id() == "r2"
+    assert book.transact(lambda transaction: transaction.shared("r2", ["a", "c"])) == ["a"]
+
+
+def test_a_ledger_of_another_version_is_refused(book, url):
+    book.transact(lambda transaction: plan(transaction, "a"))
+    engine = sqlalchemy.create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(sqlalchemy.text("UPDATE gpufleet_meta SET value = '99'"))
+    with pytest.raises(store.StoreError, match="schema version 99, and this collection writes 1"):
+        book.view()
+
+
+def test_a_server_that_is_away_for_a_while_is_waited_for(tmp_path, postgresql):
+    book = ledger.Ledger(str(tmp_path), "r1", postgresql.database("away"))
+    book.transact(lambda transaction: plan(transaction, "a"))
+    postgresql.stop()
+    back = threading.Timer(1.5, postgresql.start)
+    back.start()
+    try:
+        book.transact(lambda transaction: go(transaction, "a"))
+    finally:
+        back.join()
+    assert book.view().nodes.get("a").state == "draining"
+
+
+def test_a_server_that_goes_in_the_middle_is_asked_again(tmp_path, postgresql):
+    book = ledger.Ledger(str(tmp_path), "r1", postgresql.database("middle"))
+    book.transact(lambda transaction: plan(transaction, "a"))
+    tries = []
+
+    def work(transaction):
+        tries.append(None)
+        go(transaction, "a")
+        if len(tries) == 1:
+            postgresql.stop()
+            postgresql.start()
+        return len(tries)
+
+    assert book.transact(work) == 2
+    assert [event["event"] for event in book.events()] == ["plan", "grant"]
+
+
+def test_a_server_that_stays_away_is_an_error_and_no_decision(tmp_path, postgresql):
+    book = ledger.Ledger(str(tmp_path), "r1", postgresql.database("gone").replace("postgres@", "postgres:secret@"), patience_s=1)
+    postgresql.stop()
+    try:
+        with pytest.raises(store.StoreError, match="did not answer within 1 s.*Nothing was decided") as caught:
+            book.transact(lambda transaction: go(transaction, "a"))
+    finally:
+        postgresql.start()
+    assert "secret" not in str(caught.value)
+
+
+def test_a_commit_whose_answer_was_lost_is_not_made_twice(book, monkeypatch):
+    book.transact(lambda transaction: plan(transaction, "a"))
+    real, lost = sqlalchemy.engine.Connection.commit, []
+
+    def commit(self):
+        real(self)
+        if not lost:
+            lost.append(None)
+            raise sqlalchemy.exc.OperationalError("COMMIT", {}, Exception("the connection was lost"))
+
+    monkeypatch.setattr(sqlalchemy.engine.Connection, "commit", commit)
+    assert book.transact(lambda transaction: go(transaction, "a") or "answer") == "answer"
+    assert lost and [event["event"] for event in book.events()] == ["plan", "grant"]
+
+
+def test_a_file_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "rollouts").write_text("in the way")
+    book = ledger.Ledger(str(tmp_path), "r1")
+    with pytest.raises(store.StoreError, match="ledger.sqlite cannot be used"):
+        book.transact(lambda transaction: go(transaction, "a"))
+
+
+def test_the_file_is_its_owners_alone(tmp_path):
+    ledger.Ledger(str(tmp_path), "r1").transact(lambda transaction: plan(transaction, "a"))
+    assert os.stat(tmp_path / "rollouts" / "ledger.sqlite").st_mode & 0o777 == 0o600
+    assert os.stat(tmp_path / "rollouts").st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    "bad, words",
+    [
+        ("nonsense", "no database URL"),
+        ("mysql://u@h/d", "names the database mysql; sqlite and postgresql"),
+        ("sqlite:///relative.sqlite", "expected an absolute path"),
+        ("sqlite://", "expected an absolute path"),
+        ("postgresql+nothing://u:secret@h/d", "cannot|missing|no database"),
+    ],
+)
+def test_a_url_that_is_no_ledger_is_refused_without_its_password(tmp_path, bad, words):
+    with pytest.raises(store.StoreError, match=words) as caught:
+        ledger.Ledger(str(tmp_path), "r1", bad)
+    assert "secret" not in str(caught.value)
+
+
+def test_without_sqlalchemy_the_way_out_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "sa", None)
+    with pytest.raises(store.StoreError, match="needs the Python module SQLAlchemy"):
+        ledger.Ledger(str(tmp_path), "r1")
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", ".hidden", "-x", "a\n", None])
@@ -102,28 +287,110 @@ def test_names_that_would_leave_the_directory_are_refused(tmp_path, name):
         ledger.check_node(name)
 
 
-def test_documents_of_a_node(book):
-    assert book.load("gpu-1", "baseline") is None
-    book.save("gpu-1", "baseline", {"a": 1})
-    assert book.load("gpu-1", "baseline") == {"a": 1}
-    assert sorted(os.listdir(book.path("gpu-1"))) == ["baseline.json"]
+@pytest.mark.parametrize("text", ["database or disk is full", "unable to open database file", "attempt to write a readonly database", "disk I/O error"])
+def test_a_file_that_waiting_does_not_mend_is_told_at_once(tmp_path, text):
+    broken = store.Store("sqlite:///%s" % (tmp_path / "ledger.sqlite"), patience_s=600)
+
+    def attempt():
+        raise sqlalchemy.exc.OperationalError("INSERT", {}, sqlite3.OperationalError(text))
+
+    with pytest.raises(store.StoreError, match="cannot be used: %s" % text):
+        broken._patiently(attempt)
 
 
-def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
-    path = tmp_path / "x"
-    ledger.write_file(str(path), "old")
+def planned_again(book, probes, policy=None, run="s", **arguments):
+    """What rollout_plan does in its transaction."""
 
-    def full(*args):
-        raise OSError("disk")
+    def work(transaction):
+        made = planning.build("2.0", probes, policy or limits.complete({}, len(probes)), transaction.view, **arguments)
+        transaction.append("plan", run=run, **planning.event(made, "r1"))
+        return made
 
-    monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(OSError):
-        ledger.write_file(str(path), "new")
-    assert path.read_text() == "old"
-    assert [entry.name for entry in tmp_path.iterdir()] == ["x"]
+    return book.transact(work)
 
 
-def test_the_last_rollout_is_remembered(tmp_path):
-    assert ledger.last_id(str(tmp_path)) is None
-    ledger.remember_last(str(tmp_path), "r1")
-    assert ledger.last_id(str(tmp_path)) == "r1"
+def test_two_that_were_lost_stop_the_next_run_too(book):
+    book.transact(lambda transaction: plan(transaction, "a", "b", "c"))
+    for name in "ab":
+        book.transact(lambda transaction, name=name: go(transaction, name))
+        book.transact(lambda transaction, name=name: transaction.append("state", run="r", node=name, state="lost", reason="gone", failure="lost"))
+    book.transact(lambda transaction: transaction.append("end", run="r"))
+    found = [planning.Probe("a", reachable=False), planning.Probe("b", reachable=False), planning.Probe("c", version="1.0")]
+    planned_again(book, found, limits.complete({"max_down": 4}, 3))
+    decision = book.look(lambda view: gate.decide(view, state.DRAIN, "c"))
+    assert decision.answer == "stop" and "the failure budget of 1 is spent by a, b" in decision.reason
+
+
+def test_the_share_of_failures_counts_every_node_that_ever_went(book):
+    names = ["n%02d" % number for number in range(40)]
+    book.transact(lambda transaction: plan(transaction, *names))
+    for name in names[:20]:
+        book.transact(lambda transaction, name=name: go(transaction, name))
+        value = "rolled_back" if name in ("n00", "n01") else "done"
+        book.transact(lambda transaction, name=name, value=value: transaction.append("state", run="r", node=name, state=value, failure="hard"))
+    found = [planning.Probe(name, version="2.0" if "n01" < name < "n20" else "1.0") for name in names]
+    planned_again(book, found, limits.complete({"failure_budget": 9, "failure_percent": 10, "common_cause": 0}, 40))
+    view = book.view()
+    assert (view.went, view.attempted) == (0, 20)
+    assert gate.decide(view, state.DRAIN, "n20").answer == "go"
+    assert [event["event"] for event in book.events()].count("plan") == 2 and state.reduce(book.events()).attempted == 20
+
+
+def test_a_pause_and_limits_and_skips_outlive_their_controller(book):
+    book.transact(lambda transaction: plan(transaction, "a", "b", "c", "d"))
+    book.transact(lambda transaction: go(transaction, "d"))
+    said = {"run": "r", "user": "kim", "reason": "why"}
+    book.transact(lambda transaction: transaction.append("control", verb="pause", **said))
+    book.transact(lambda transaction: transaction.append("control", verb="skip", node="b", **said))
+    book.transact(lambda transaction: transaction.append("control", verb="skip", node="d", **said))
+    book.transact(lambda transaction: transaction.append("control", verb="set_budget", policy={"max_down": 2, "node_s": 60}, **said))
+    found = [planning.Probe(name, version="1.0") for name in "abcd"]
+    made = planned_again(book, found, limits.complete({"max_down": 1, "node_s": 30}, 4))
+    lines = "\n".join(planning.describe(made, "r1"))
+    assert "paused by kim: why" in lines and "rollout_verb=resume" in lines
+    assert "max_down is 2, as set_budget left it, and not 1" in lines
+    assert "set_budget had node_s at 60 (not 900); rollout_node_s is given as 30 now, which holds" in lines
+    assert "left out: b, skipped, skipped by kim: why (rollout_control with rollout_verb=retry takes it back)" in lines
+    view = book.view()
+    assert (view.paused, view.policy["max_down"], view.policy["node_s"]) == ("kim: why", 2, 30)
+    assert (view.nodes.get("b").state, view.nodes.get("d").order) == ("skipped", "skipped by kim: why")
+    assert gate.decide(view, state.DRAIN, "a").answer == "wait" and "paused by kim" in gate.decide(view, state.DRAIN, "a").reason
+    # The run that took over dies as well.
+    planned_again(book, found, limits.complete({"max_down": 1, "node_s": 30}, 4), run="t")
+    assert (book.view().paused, book.view().policy["max_down"], book.view().nodes.get("b").state) == ("kim: why", 2, "skipped")
+    replayed = state.reduce(book.events())
+    assert {key: getattr(book.view(), key) for key in ledger.HEAD} == {key: getattr(replayed, key) for key in ledger.HEAD}
+    # One that came to its end has said its last word.
+    book.transact(lambda transaction: transaction.append("end", run="t"))
+    planned_again(book, found, run="u")
+    view = book.view()
+    assert (view.paused, view.policy["max_down"], view.nodes.get("b").state, view.changed) == ("", 1, "pending", {})
+
+
+def test_a_stop_whose_controller_died_waits_for_a_word(book):
+    book.transact(lambda transaction: plan(transaction, "a", "b"))
+    book.transact(lambda transaction: transaction.append("control", run="r", verb="stop", user="kim", reason="wrong version"))
+    planned_again(book, [planning.Probe(name, version="1.0") for name in "ab"])
+    view = book.view()
+    assert view.stopped == "" and gate.decide(view, state.DRAIN, "a") == gate.Decision("wait", "paused by kim: wrong version (it was a stop)")
+    book.transact(lambda transaction: transaction.append("control", run="s", verb="resume", user="kim", reason="the right one now"))
+    assert gate.decide(book.view(), state.DRAIN, "a").answer == "go"
+
+
+def test_a_node_that_drained_and_was_paused_for_hours_is_pending_again(book):
+    book.transact(lambda transaction: plan(transaction, "a"))
+    now = datetime.datetime.now(datetime.timezone.utc)
+    book.transact(lambda transaction: transaction.append("grant", run="r", node="a", phase="drain", ticket="t",
+                                                         expires=ledger.timestamp(now + datetime.timedelta(hours=4))))
+
+    def down(transaction, after_h):
+        decision = gate.decide(transaction.view, state.DOWN, "a", None, now + datetime.timedelta(hours=after_h))
+        if decision.answer == "stop":
+            transaction.append("state", run="r", node="a", state="pending", reason=decision.reason)
+        return decision
+
+    book.transact(lambda transaction: transaction.append("control", run="r", verb="pause", user="kim", reason="why"))
+    assert book.transact(lambda transaction: down(transaction, 3)).answer == "wait"
+    assert book.transact(lambda transaction: down(transaction, 5)).answer == "stop"
+    node = book.view().nodes.get("a")
+    assert (node.state, node.ticket, node.went) == ("pending", None, None) and "its leave to drain is of" in node.reason

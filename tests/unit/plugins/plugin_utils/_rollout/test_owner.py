@@ -3,19 +3,27 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import datetime
+import multiprocessing
 import os
 import subprocess
+import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger, owner
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger, limits, owner
+
+pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
 
 HERE = owner.place()
+NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
+BOOTED = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.timezone.utc)
+LONG_AGO = NOW - datetime.timedelta(hours=3)
 
 
 @pytest.fixture
-def book(tmp_path):
-    return ledger.Ledger(str(tmp_path), "r1")
+def book(tmp_path, url):
+    return ledger.Ledger(str(tmp_path), "r1", url)
 
 
 @pytest.fixture
@@ -26,6 +34,15 @@ def other():
         process.kill()
 
 
+def me():
+    return owner.identify(os.getpid())
+
+
+def unseen():
+    """A process that cannot be looked for from here."""
+    return dict(me(), pid_namespace="pid:[1]")
+
+
 def ended(other):
     process, identity = other
     process.kill()
@@ -33,8 +50,21 @@ def ended(other):
     return identity
 
 
+def claim(book, run, names, who, break_lock=False, now=NOW):
+    def work(transaction):
+        owner.claim(transaction, book.rollout_id, run, names, who, break_lock, now=now)
+        nodes = {name: {"state": "pending", "from": "1", "to": "2"} for name in names}
+        transaction.append("plan", run=run, rollout_id="x", target="2", order=list(names), nodes=nodes, policy=limits.complete({}, 1), sha256="f")
+
+    book.transact(work)
+
+
+def require(book, who, now=NOW):
+    return book.transact(lambda transaction: owner.require(transaction, book.rollout_id, who, now))
+
+
 def test_this_process_lives():
-    assert owner.liveness(owner.identify(os.getpid())) == "alive"
+    assert owner.liveness(me()) == "alive"
 
 
 def test_an_ended_process_is_dead(other):
@@ -58,61 +88,157 @@ def test_a_zombie_is_dead():
     "change, expected",
     [
         ({"started": 1}, "dead"),  # the pid was used again
-        ({"boot_id": "other"}, "dead"),  # this machine was booted since
+        ({"boot_id": "other"}, "unknown"),  # this machine was booted since, or another one has its name
         ({"boot_id": "other", "host": "elsewhere"}, "unknown"),
         ({"boot_id": "other", "pid_namespace": "pid:[1]"}, "unknown"),
         ({"pid_namespace": "pid:[1]"}, "unknown"),
     ],
 )
 def test_liveness(change, expected):
-    assert owner.liveness(dict(owner.identify(os.getpid()), **change)) == expected
+    assert owner.liveness(dict(me(), **change)) == expected
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """A process table that began at BOOTED."""
+    proc = tmp_path / "proc"
+    (proc / "self" / "ns").mkdir(parents=True)
+    (proc / "sys" / "kernel" / "random").mkdir(parents=True)
+    (proc / "self" / "ns" / "pid").symlink_to("pid:[4026531836]")
+    (proc / "sys" / "kernel" / "random" / "boot_id").write_text("this\n")
+    (proc / "stat").write_text("cpu 1 2 3\nbtime %d\nprocesses 4\n" % BOOTED.timestamp())
+    return proc
+
+
+@pytest.mark.parametrize(
+    "heard, after, change, expected",
+    [
+        (-600, 60, {}, "dead"),  # silent since before the boot
+        (-61, 60, {}, "dead"),
+        (-10, 60, {}, "unknown"),  # just now
+        (1, 6000, {}, "unknown"),  # it wrote after this machine was booted: it is another one of the same name
+        (None, 6000, {}, "unknown"),
+        (-600, 60, {"host": "elsewhere"}, "unknown"),
+        (-600, 60, {"pid_namespace": "pid:[2]"}, "unknown"),
+    ],
+)
+def test_a_machine_of_the_same_name_with_another_boot_is_only_dead_when_it_was_silent_since_before_this_boot(machine, heard, after, change, expected):
+    them = dict(owner.place(str(machine)), boot_id="other", pid=1, started=1, **change)
+    said = None if heard is None else ledger.timestamp(BOOTED + datetime.timedelta(seconds=heard))
+    now = BOOTED + datetime.timedelta(seconds=after)
+    assert owner.liveness(them, str(machine), said, now) == expected
+    if said:
+        record = {"owner": them, "time": said, "heartbeat": said}
+        assert bool(owner.refusal("x", record, [], True, now, proc=str(machine))) == (expected != "dead")
+    if expected == "dead":
+        (machine / "stat").write_text("cpu 1 2 3\n")
+        assert owner.liveness(them, str(machine), said, now) == "unknown", "it cannot be told when this machine was booted"
+
+
+def test_a_cloned_controller_takes_no_live_rollout_over(book):
+    twin = dict(me(), boot_id="other")
+    now = datetime.datetime.now(datetime.timezone.utc)
+    claim(book, "run1", ["a"], twin, now=now - datetime.timedelta(seconds=5))
+    with pytest.raises(owner.OwnerError, match="last heard of 5 s ago.*it has just written"):
+        claim(book, "run2", ["a"], me(), break_lock=True, now=now)
+    assert book.view().run == "run1"
 
 
 def test_a_second_live_controller_is_refused_and_nothing_changes(book, other):
-    owner.claim(book, "run1", ["a", "b"], other[1])
-    with pytest.raises(owner.OwnerError, match=r"being run by process %d" % other[0].pid):
-        owner.claim(book, "run2", ["a"], owner.identify(os.getpid()), break_lock=True)
-    assert owner.require(book, other[1]) == "run1"
+    claim(book, "run1", ["a", "b"], other[1])
+    with pytest.raises(owner.OwnerError, match=r"being run by process %d .*last heard of 3 h ago" % other[0].pid):
+        claim(book, "run2", ["a"], me(), break_lock=True, now=NOW + datetime.timedelta(hours=3))
+    assert require(book, other[1]) == "run1"
+    assert book.view().run == "run1"
 
 
-def test_another_rollout_is_refused_only_when_it_shares_a_node(book, tmp_path, other):
-    owner.claim(book, "run1", ["a", "b"], other[1])
-    second = ledger.Ledger(str(tmp_path), "r2")
+def test_another_rollout_is_refused_only_when_it_shares_a_node(book, tmp_path, url, other):
+    claim(book, "run1", ["a", "b"], other[1])
+    second = ledger.Ledger(str(tmp_path), "r2", url)
     with pytest.raises(owner.OwnerError, match="shares b with this one"):
-        owner.claim(second, "run2", ["b", "c"], owner.identify(os.getpid()))
-    owner.claim(second, "run2", ["c"], owner.identify(os.getpid()))
-    assert owner.require(second, owner.identify(os.getpid())) == "run2"
+        claim(second, "run2", ["b", "c"], me())
+    claim(second, "run2", ["c"], me())
+    assert require(second, me()) == "run2"
 
 
 def test_a_dead_controller_is_followed(book, other):
-    owner.claim(book, "run1", ["a"], ended(other))
-    owner.claim(book, "run2", ["a"], owner.identify(os.getpid()))
+    claim(book, "run1", ["a"], ended(other))
+    claim(book, "run2", ["a"], me())
     with pytest.raises(owner.OwnerError, match="taken over"):
-        owner.require(book, other[1])
+        require(book, other[1])
 
 
 def test_a_controller_that_cannot_be_seen_needs_a_word(book):
-    unseen = dict(owner.identify(os.getpid()), pid_namespace="pid:[1]")
-    owner.claim(book, "run1", ["a"], unseen)
-    with pytest.raises(owner.OwnerError, match="rollout_break_lock=true"):
-        owner.claim(book, "run2", ["a"], owner.identify(os.getpid()))
-    owner.claim(book, "run2", ["a"], owner.identify(os.getpid()), break_lock=True)
-    assert owner.require(book, owner.identify(os.getpid())) == "run2"
+    claim(book, "run1", ["a"], unseen(), now=LONG_AGO)
+    with pytest.raises(owner.OwnerError, match="last heard of 3 h ago.*rollout_break_lock=true"):
+        claim(book, "run2", ["a"], me())
+    claim(book, "run2", ["a"], me(), break_lock=True)
+    assert require(book, me()) == "run2"
+
+
+def test_a_controller_that_cannot_be_seen_but_has_just_written_is_not_overruled(book):
+    claim(book, "run1", ["a"], unseen(), now=LONG_AGO)
+    require(book, unseen(), now=NOW - datetime.timedelta(seconds=20))
+    with pytest.raises(owner.OwnerError, match="last heard of 20 s ago.*try again in 100 s"):
+        claim(book, "run2", ["a"], me(), break_lock=True)
+    assert require(book, unseen()) == "run1"
+
+
+def test_who_asks_shows_that_it_lives_but_not_all_the_time(book):
+    claim(book, "run1", ["a"], me(), now=NOW)
+    beats = []
+    for seconds in (1, owner.HEARTBEAT_S + 1, owner.HEARTBEAT_S + 2):
+        require(book, me(), NOW + datetime.timedelta(seconds=seconds))
+        beats.append(book.owner()["heartbeat"])
+    assert beats == ["2026-01-01T00:00:00.000Z", "2026-01-01T00:00:31.000Z", "2026-01-01T00:00:31.000Z"]
 
 
 def test_a_run_that_ended_holds_nobody_up(book):
-    unseen = dict(owner.identify(os.getpid()), pid_namespace="pid:[1]")
-    owner.claim(book, "run1", ["a"], unseen)
-    owner.release(book, unseen)
-    owner.claim(book, "run2", ["a"], owner.identify(os.getpid()))
+    claim(book, "run1", ["a"], unseen())
+    book.transact(lambda transaction: owner.release(transaction, unseen()))
+    claim(book, "run2", ["a"], me())
 
 
 def test_release_is_only_for_the_owner(book):
-    owner.claim(book, "run1", ["a"], owner.identify(os.getpid()))
-    owner.release(book, dict(owner.identify(os.getpid()), pid=1))
-    assert "ended" not in owner.record(book)
+    claim(book, "run1", ["a"], me())
+    book.transact(lambda transaction: owner.release(transaction, dict(me(), pid=1)))
+    assert "ended" not in book.owner()
 
 
 def test_a_rollout_that_was_never_planned_has_no_owner(book):
     with pytest.raises(owner.OwnerError, match="never planned"):
-        owner.require(book, owner.identify(os.getpid()))
+        require(book, me())
+
+
+def _begin(directory, url, rollout_id, names, barrier, answers):
+    book = ledger.Ledger(directory, rollout_id, url)
+
+    def work(transaction):
+        owner.claim(transaction, rollout_id, "run-" + rollout_id, names, owner.identify(os.getpid()))
+        time.sleep(1)  # as long as a plan of many nodes takes
+        nodes = {name: {"state": "pending", "from": "1", "to": "2"} for name in names}
+        fields = {"target": "2", "order": names, "nodes": nodes, "policy": limits.complete({}, 1), "sha256": "f"}
+        transaction.append("plan", run="run-" + rollout_id, rollout_id=rollout_id, **fields)
+
+    barrier.wait()
+    try:
+        book.transact(work)
+        answers.put((rollout_id, ""))
+    except owner.OwnerError as exc:
+        answers.put((rollout_id, str(exc)))
+    barrier.wait()  # it lives until both have asked
+
+
+@pytest.mark.parametrize("names, winners", [((["a", "b"], ["b", "c"]), 1), ((["a"], ["b"]), 2)])
+def test_of_two_rollouts_that_share_a_node_and_start_at_once_one_begins(book, tmp_path, url, names, winners):
+    book.transact(lambda transaction: None)  # the tables are there
+    context = multiprocessing.get_context("fork")
+    barrier, answers = context.Barrier(2), context.Queue()
+    both = [context.Process(target=_begin, args=(str(tmp_path), url, "r%d" % (10 + number), mine, barrier, answers)) for number, mine in enumerate(names)]
+    for process in both:
+        process.start()
+    said = dict(answers.get(timeout=60) for dummy in both)
+    for process in both:
+        process.join()
+    assert sorted(said.values()).count("") == winners, said
+    assert winners == 2 or any("shares b with this one" in text for text in said.values())

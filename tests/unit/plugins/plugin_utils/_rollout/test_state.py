@@ -3,16 +3,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import datetime
+
 import pytest
 
+from ansible_collections.gpufleet.lifecycle.plugins.modules import rollout_control
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.state import reduce
-
-TIME = "2026-01-01T00:00:%02d.000Z"
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout.views import LATER, TIME, grant
 
 
 def plan_event(*names, run="r", policy=None, **overrides):
-    nodes = {name: dict({"state": "pending", "from": "1.0", "to": "2.0", "reason": "", "domain": ""}, **overrides.get(name, {})) for name in names}
+    nodes = {name: dict({"state": "pending", "from": "1.0", "to": "2.0", "reason": "", "domains": {}}, **overrides.get(name, {})) for name in names}
     order = [name for name in names if nodes[name]["state"] == "pending"]
     return {
         "event": "plan",
@@ -22,7 +24,7 @@ def plan_event(*names, run="r", policy=None, **overrides):
         "target": "2.0",
         "order": order,
         "nodes": nodes,
-        "policy": policy or {"max_down": 1, "failure_budget": 1},
+        "policy": dict({"max_down": 1, "growth_start": None, "growth_step": 1}, **(policy or {})),
         "sha256": "f",
     }
 
@@ -31,20 +33,29 @@ def event(kind, node, second=1, run="r", **fields):
     return dict(fields, event=kind, node=node, run=run, time=TIME % second)
 
 
+def state_of(events, name="a"):
+    return reduce(events).nodes.get(name).state
+
+
 def test_nothing_happened():
     view = reduce([])
-    assert view.run is None and view.nodes == {}
+    assert view.run is None and view.nodes.everything() == []
 
 
 def test_a_node_goes_its_way():
-    events = [plan_event("a", "b"), event("go", "a")]
-    assert [reduce(events).nodes[name].state for name in "ab"] == ["draining", "pending"]
-    for second, (step, expected) in enumerate(state.STEPS.items(), start=2):
+    events = [plan_event("a", "b"), grant("a")]
+    assert [reduce(events).nodes.get(name).state for name in "ab"] == ["draining", "pending"]
+    phase, second = state.DRAIN, 2
+    for step, (needed, expected) in state.STEPS.items():
+        if needed != phase:
+            events.append(grant("a", needed, second))
+            phase, second = needed, second + 1
         events.append(event("step", "a", second, step=step))
-        assert reduce(events).nodes["a"].state == expected
+        second += 1
+        assert state_of(events) == expected
     events.append(event("state", "a", 50, state="done"))
-    node = reduce(events).nodes["a"]
-    assert node.state == "done"
+    node = reduce(events).nodes.get("a")
+    assert (node.state, node.ticket, node.ended, node.went, node.attempt) == ("done", None, TIME % 50, 1, 1)
     assert [step.name for step in node.steps] == list(state.STEPS)
     assert {step.status for step in node.steps} == {"ok"}
     assert node.steps[-1].finished == TIME % 50
@@ -54,60 +65,148 @@ def test_a_node_goes_its_way():
 def test_the_reason_of_the_failed_step_stays():
     events = [
         plan_event("a"),
-        event("go", "a"),
+        grant("a"),
+        grant("a", "down"),
         event("step", "a", 2, step="validate"),
-        event("step_failed", "a", 3, reason="GPU 3 is gone"),
+        event("step_failed", "a", 3, reason="GPU 3 is gone", failure="hard", signature="s"),
         event("step", "a", 4, step="rollback_install"),
         event("state", "a", 5, state="rolled_back"),
     ]
-    node = reduce(events).nodes["a"]
-    assert (node.state, node.reason) == ("rolled_back", "GPU 3 is gone")
+    node = reduce(events).nodes.get("a")
+    assert (node.state, node.reason, node.failure, node.signature) == ("rolled_back", "GPU 3 is gone", "hard", "s")
     assert [(step.name, step.status) for step in node.steps] == [("validate", "failed"), ("rollback_install", "ok")]
 
 
 def test_another_plan_begins_anew_and_ends_what_was_open():
     events = [
         plan_event("a", "b", "c"),
-        event("go", "a"),
+        grant("a"),
+        grant("a", "down"),
         event("step", "a", 2, step="install"),
-        event("go", "b"),
+        grant("b"),
         event("step", "b", 3, step="return"),
         event("state", "b", 4, state="done"),
-        event("go", "c"),
+        grant("c"),
         event("state", "c", 5, state="failed", reason="sick"),
         plan_event("a", "b", "c", run="s", a={"suspect": True}, b={"state": "done"}),
     ]
     view = reduce(events)
-    assert (view.run, view.gone) == ("s", [])
-    a, b, c = (view.nodes[name] for name in "abc")
-    assert (a.state, a.suspect, a.reason) == ("down", True, "in flight when its controller died, in step install")
+    assert (view.run, view.went) == ("s", 0)
+    a, b, c = (view.nodes.get(name) for name in "abc")
+    assert (a.state, a.suspect, a.reason, a.ticket) == ("down", True, "in flight when its controller died, in step install", None)
     assert a.steps[-1].status == "interrupted"
     assert (b.state, [step.name for step in b.steps]) == ("done", ["return"])
     assert (c.state, c.reason, c.steps, c.attempt) == ("pending", "", [], 1)
-    again = reduce(events + [event("go", "a", 6, run="s")]).nodes["a"]
-    assert (again.state, again.suspect, again.attempt) == ("draining", False, 2)
+    events += [grant("a", second=6, run="s"), event("step", "a", 7, run="s", step="evidence")]
+    again = reduce(events).nodes.get("a")
+    assert (again.state, again.suspect, again.attempt) == ("down", False, 2), "what is down stays down, whatever is looked at first"
+
+
+def test_a_node_that_was_drained_in_vain_is_pending_again():
+    events = [plan_event("a"), grant("a"), event("step", "a", 2, step="drain"), event("state", "a", 3, state="pending", reason="the budget is spent")]
+    node = reduce(events).nodes.get("a")
+    assert (node.state, node.ticket, node.went, node.ended, node.failure, node.reason) == ("pending", None, None, None, "", "the budget is spent")
+    assert state_of(events + [grant("a", second=4)]) == "draining"
 
 
 def test_events_of_a_run_that_was_taken_over_count_for_nothing():
-    events = [plan_event("a"), event("go", "a"), plan_event("a", run="s"), event("state", "a", 2, run="r", state="done")]
-    assert reduce(events).nodes["a"].state == "pending"
+    events = [plan_event("a"), grant("a"), plan_event("a", run="s"), event("state", "a", 2, run="r", state="done")]
+    assert state_of(events) == "pending"
+
+
+@pytest.mark.parametrize(
+    "outcomes, step, expected",
+    [([], 1, 1), (["done"], 1, 2),
+     (["done"] * 9, 1, 4), (["done", "done", "failed"], 1, 1), (["done"] * 3 + ["lost"], 1, 2), (["skipped"], 1, 1), (["done"], 2, 3)],
+)
+def test_the_window_grows_with_success_and_is_halved_by_failure(outcomes, step, expected):
+    names = ["n%d" % number for number in range(len(outcomes))]
+    events = [plan_event(*names, policy={"max_down": 4, "growth_start": 1, "growth_step": step})]
+    for name, outcome in zip(names, outcomes):
+        events += [grant(name), event("state", name, 2, state=outcome)]
+    assert reduce(events).window == expected
+    assert reduce([plan_event("a")]).window is None
+
+
+def control(verb, second=5, **fields):
+    return dict({"event": "control", "run": "r", "time": TIME % second, "verb": verb, "user": "kim", "reason": "why"}, **fields)
+
+
+def test_what_an_operator_says():
+    events = [plan_event("a", "b", "c", "d"), grant("b"), grant("c"), event("state", "c", 2, state="failed")]
+    view = reduce(events + [control("pause")])
+    assert view.paused == "kim: why"
+    assert reduce(events + [control("pause"), control("resume")]).paused == ""
+    assert reduce(events + [control("stop")]).stopped == "kim: why"
+    assert reduce(events + [control("set_budget", policy={"max_down": 7})]).policy["max_down"] == 7
+    skipped = reduce(events + [control("skip", node="a"), control("skip", node="b")])
+    assert (skipped.nodes.get("a").state, skipped.nodes.get("b").state, skipped.nodes.get("b").order) == ("skipped", "draining", "skipped by kim: why")
+    back = reduce(events + [control("skip", node="b"), event("state", "b", 6, state="pending", reason="not taken down")])
+    assert (back.nodes.get("b").state, back.nodes.get("b").reason) == ("skipped", "skipped by kim: why")
+    again = reduce(events + [control("retry", node="c"), control("retry", node="b"), control("retry", node="stranger")])
+    assert [again.nodes.get(name).state for name in "bc"] == ["draining", "pending"]
+    assert reduce(events + [control("stop", run="other")]).stopped == ""
 
 
 @pytest.mark.parametrize("ended", state.ENDED + ("pending",))
 def test_only_a_node_in_flight_may_take_a_step(ended):
-    view = reduce([plan_event("a"), event("go", "a")])
+    view = reduce([plan_event("a"), grant("a")])
     assert state.require_in_flight(view, "a").name == "a"
-    view.nodes["a"].state = ended
-    with pytest.raises(state.StateError, match="rollout_gate has to answer go first"):
+    view.nodes.get("a").state = ended
+    with pytest.raises(state.StateError, match="rollout_gate has to answer go first: run gpufleet.lifecycle.upgrade from its beginning.*Nothing was changed"):
         state.require_in_flight(view, "a")
 
 
 def test_a_suspect_and_a_stranger_may_not_either():
-    view = reduce([plan_event("a"), event("go", "a"), plan_event("a", run="s", a={"suspect": True})])
-    assert view.nodes["a"].state == "draining"
-    for name in ("a", "stranger"):
-        with pytest.raises(state.StateError):
+    view = reduce([plan_event("a"), grant("a"), plan_event("a", run="s", a={"suspect": True})])
+    assert view.nodes.get("a").state == "draining"
+    for name, words in (("a", "run gpufleet.lifecycle.upgrade from its beginning"), ("stranger", "among its nodes.*Nothing was changed")):
+        with pytest.raises(state.StateError, match=words):
             state.require_in_flight(view, name)
+
+
+@pytest.mark.parametrize("step", sorted(state.STEPS))
+@pytest.mark.parametrize("phase", state.PHASES)
+@pytest.mark.parametrize("late", [False, True])
+def test_a_step_needs_a_live_ticket_of_its_phase(step, phase, late):
+    view = reduce([plan_event("a"), grant("a", phase)])
+    now = "2031-01-01T00:00:00.000Z" if late else TIME % 5
+    allowed = step in state.ALWAYS or (state.STEPS[step][0] == phase and not late)
+    if allowed:
+        assert state.require_ticket(view, view.nodes.get("a"), step, now) is None
+    else:
+        words = "ran out at %s" % LATER if state.STEPS[step][0] == phase else "it has leave to %s, and this step needs leave to" % phase
+        with pytest.raises(state.StateError, match=words):
+            state.require_ticket(view, view.nodes.get("a"), step, now)
+
+
+def test_a_ticket_is_for_one_plan():
+    view = reduce([plan_event("a"), grant("a")])
+    view.sha256 = "another"
+    with pytest.raises(state.StateError, match="leave for another plan"):
+        state.require_ticket(view, view.nodes.get("a"), "evidence", TIME % 5)
+
+
+def test_times_of_the_ledger_compare_as_texts():
+    from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger
+
+    first = datetime.datetime(2026, 1, 1, 9, 59, 59, 999000, tzinfo=datetime.timezone.utc)
+    moments = [first + datetime.timedelta(milliseconds=number) for number in (0, 1, 1001, 86400000)]
+    assert sorted(ledger.timestamp(moment) for moment in moments) == [ledger.timestamp(moment) for moment in moments]
+
+
+@pytest.mark.parametrize(
+    "steps, down, expected",
+    [([], False, "sick"), (["evidence"], False, "sick"), (["evidence", "prestage"], False, "soft"), (["evidence", "drain"], False, "soft"),
+     (["evidence", "drain", "stop"], True, "hard"), (["evidence"], True, "hard")],
+)
+def test_the_class_of_a_failure_says_how_far_the_node_came(steps, down, expected):
+    node = state.Node("a", "down" if down else "draining", steps=[state.Step(name, TIME % 1) for name in steps])
+    assert state.failure_class(node) == expected
+
+
+def test_a_canary_that_falls_ill_at_work_was_broken_by_the_change():
+    assert state.failure_class(state.Node("a", "soaking", steps=[state.Step("soak", TIME % 1)])) == state.HARD
 
 
 @pytest.mark.parametrize(
@@ -128,6 +227,18 @@ def test_verdict(states, expected):
     names = [chr(ord("a") + number) for number in range(len(states))]
     view = reduce([plan_event(*names)])
     for name, value in zip(names, states):
-        view.nodes[name].state = value
+        view.nodes.get(name).state = value
     assert state.verdict(view, ended=True) == expected
     assert state.verdict(view, ended=False) == "running"
+    assert state.nothing_left(view) is (set(states) <= set(state.ENDED))
+
+
+@pytest.mark.parametrize("verb", state.VERBS)
+def test_whatever_an_operator_may_say_can_be_taken_in(verb):
+    assert verb in rollout_control.ARGUMENT_SPEC["verb"]["choices"]
+    view = reduce([plan_event("a"), control(verb, node="a", policy={}) if verb in state.OF_NODES else control(verb, policy={})])
+    assert view.run == "r"
+
+
+def test_every_verb_of_the_module_is_one():
+    assert set(rollout_control.ARGUMENT_SPEC["verb"]["choices"]) == set(state.VERBS) | {"status"}

@@ -21,6 +21,7 @@ options:
 import os
 import re
 import shlex
+import time
 
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.connection.local import Connection as LocalConnection
@@ -35,11 +36,22 @@ class Connection(LocalConnection):
         nodes = os.environ["GPUFLEET_STUB_NODES"]
         path = os.path.join(nodes, self.get_option("remote_addr"))
         node = stubnode.load(path)
+        gone_at = node.get("unreachable_at")  # the module whose call finds that the node is gone
+        if gone_at and ("modules." + gone_at).encode() in (in_data or b"") + cmd.encode():
+            node["unreachable"] = True
+            stubnode.store(node, path)
         if node.get("unreachable"):
             raise AnsibleConnectionFailure("%s does not answer" % self.get_option("remote_addr"))
         if "/proc/sys/kernel/random/boot_id" in cmd:
             return 0, b"boot-%d\n" % node["boots"], b""
         if re.search(r"shutdown -r", cmd):
+            if "reboot" in node.get("waits_at", []):
+                node["log"].append("waits")
+                stubnode.store(node, path)
+                deadline = time.monotonic() + 600
+                while "reboot" in stubnode.load(path)["waits_at"] and time.monotonic() < deadline:
+                    time.sleep(0.2)
+                node = stubnode.load(path)
             node["boots"] += 1
             node["loaded"] = node["disk"]
             node["running"] = list(node["enabled"])

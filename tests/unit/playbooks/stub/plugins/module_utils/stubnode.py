@@ -7,6 +7,12 @@ from __future__ import annotations
 
 import json
 import os
+import time
+
+
+def archive(version):
+    """What the built module of a version is called on the controller."""
+    return "nvidia-current-open_%s_6.1.0-1-amd64_x86_64_gcc-12.2.0.dkms.tar.gz" % version
 
 
 def directory():
@@ -31,6 +37,17 @@ def note(node, what):
     store(node)
 
 
+def wait(node, where):
+    """Stand still, for as long as the node is told to at this place; the node as it is afterwards."""
+    if where in node.get("waits_at", []):
+        note(node, "waits")
+        deadline = time.monotonic() + 600
+        while where in load().get("waits_at", []) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        node = load()
+    return node
+
+
 def audit(node):
     safe = not node.get("no_module_for_next_boot")
     return {
@@ -48,7 +65,7 @@ def snapshot(node):
     def value(what):
         return {"value": what, "rc": 0}
 
-    processes = [{"pid": 4711, "used_bytes": 1}] if node.get("busy") else []
+    processes = [{"pid": 4711, "used_bytes": 1}] if node.get("busy") or node["loaded"] in node.get("busy_with", []) else []
     persistence = 1 if "nvidia-persistenced.service" in node["running"] else 0
     return {
         "schema": "gpufleet.snapshot/1",

@@ -20,6 +20,8 @@ def main():
         supports_check_mode=True,
     )
     node = stubnode.load()
+    if module.params["require_reboot_safe"]:
+        node = stubnode.wait(node, "prove")
     audit = stubnode.audit(node)
     wanted = module.params["wanted_version"]
     if module.params["fail_on"] and wanted and node["disk"] != wanted:

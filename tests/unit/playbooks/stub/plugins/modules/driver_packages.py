@@ -11,10 +11,22 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils import stubnode
 
 
 def main():
-    module = AnsibleModule(argument_spec=dict(version=dict(type="str"), state=dict(type="str")), supports_check_mode=True)
+    # What the real role gives it besides is for the real module.
+    rest = dict(flavour="str", extra_packages="list", hold="bool", pin="bool", dkms_build="str", require="list", min_free_mib="int", lock_timeout_s="int",
+                apt_lock_timeout_s="int", repository_ready="bool", step="str")
+    spec = dict((name, dict(type=kind)) for name, kind in rest.items())
+    module = AnsibleModule(argument_spec=dict(spec, version=dict(type="str"), state=dict(type="str")), supports_check_mode=True)
     node, version = stubnode.load(), module.params["version"]
     changed = node["disk"] != version
     if not module.check_mode and changed:
+        time.sleep(node.get("slow_s", 0))
+        node = stubnode.wait(node, "install " + version)
+        if node.get("waits_in_install"):
+            stubnode.note(node, "waits")
+            deadline = time.monotonic() + 600
+            while stubnode.load().get("waits_in_install") and time.monotonic() < deadline:
+                time.sleep(0.2)
+            node = stubnode.load()
         if version in node.get("half_installs", []):
             node["disk"] = "half of %s" % version
         if version in node.get("half_installs", []) + node.get("cannot_install", []):
@@ -32,7 +44,9 @@ def main():
         node["unreachable"] = True
         stubnode.store(node)
     transaction = {"install": [], "upgrade": ["nvidia-kernel-dkms"] if changed else [], "downgrade": [], "remove": []}
-    module.exit_json(changed=changed, transaction=transaction, resolved={"packages": {"nvidia-kernel-dkms": version + "-1"}})
+    resolved = {"packages": {"nvidia-kernel-dkms": version + "-1"}, "upstream": version, "dkms_name": "nvidia-current-open",
+                "trees": {"6.1.0-1-amd64": stubnode.archive(version)}}
+    module.exit_json(changed=changed, transaction=transaction, resolved=resolved)
 
 
 if __name__ == "__main__":

@@ -19,11 +19,15 @@ def main():
         ),
         supports_check_mode=True,
     )
-    node = stubnode.load()
+    node = stubnode.wait(stubnode.load(), "health " + module.params["phase"])
     wanted = module.params["expected_driver_version"]
     checks = []
     if node["loaded"] in node.get("sick_with", []):
         checks.append({"id": "gpu_answers", "entity": "GPU-3", "status": "fail", "message": "GPU 3 does not answer with driver %s" % node["loaded"]})
+    if module.params["phase"] == "soak":
+        stubnode.note(node, "looked at, at work")
+        if node["loaded"] in node.get("sick_at_work_with", []):
+            checks.append({"id": "xid", "entity": "GPU-3", "status": "fail", "message": "GPU 3 had XID 79 at work"})
     if wanted and wanted != node["loaded"]:
         checks.append({"id": "driver_version", "entity": "node", "status": "fail", "message": "driver %s runs, expected %s" % (node["loaded"], wanted)})
     joining = node.get("joins_after", 0)

@@ -9,8 +9,15 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils import stubnode
 
 
 def main():
-    module = AnsibleModule(argument_spec={}, supports_check_mode=True)
-    module.exit_json(changed=False, snapshot=stubnode.snapshot(stubnode.load()))
+    module = AnsibleModule(
+        argument_spec=dict(gather_subset=dict(type="list", elements="str"), holders=dict(type="bool")), supports_check_mode=True
+    )
+    node = stubnode.load()
+    snapshot = stubnode.snapshot(node)
+    if "holders" in node:  # what the node knows when NVML does not tell
+        for gpu in snapshot["gpus"]:
+            gpu["compute_processes"] = {"value": None, "rc": 15, "error": "GPU_IS_LOST"}
+    module.exit_json(changed=False, snapshot=snapshot, holders=node.get("holders", []))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,61 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Write an operator's word about a rollout into its ledger."""
+
+from __future__ import annotations
+
+import datetime
+import getpass
+
+from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_control import ARGUMENT_SPEC
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import control, ledger, owner, report, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import EXPECTED, RolloutAction
+
+
+class ActionModule(RolloutAction):
+    ARGUMENT_SPEC = ARGUMENT_SPEC
+    EXPECTED = EXPECTED + (control.ControlError,)
+
+    def act(self, arguments, task_vars):
+        database = store.Store(arguments["ledger"] or store.default_url(arguments["artifact_dir"]))
+        rollout_id = arguments["rollout_id"] or ledger.last_id(database)
+        if not rollout_id:
+            raise ledger.LedgerError("No rollout was ever planned in %s." % database.shown)
+        book = self.book(arguments, rollout_id)
+        word = dict(arguments, user=arguments["user"] or getpass.getuser(), now=datetime.datetime.now(datetime.timezone.utc))
+
+        def write(transaction):
+            if transaction.view.run is None:
+                raise ledger.LedgerError("There is no rollout %s in %s." % (rollout_id, book.shown))
+            events, lines = control.events(transaction.view, word)
+            if self.check:
+                return lines
+            for fields in events:
+                transaction.append("control", run=transaction.view.run, **fields)
+            if arguments["verb"] == "break_lock":
+                lines.append(self.break_lock(transaction, rollout_id, word))
+            return lines
+
+        lines = book.transact(write)
+        found = book.owner()
+        running = owner.running(found)
+        view = book.view()
+        doc = report.document(view, view.finished is not None or not running, ledger.timestamp())
+        lines = lines + report.table(doc) + control.standing(view, found, owner.describe)
+        for line in lines:
+            self.say(line)
+        # Words in a ledger change no host, but an operator who asks "changed" wants to know.
+        return {"rollout_id": rollout_id, "lines": lines, "report": doc, "owner": found, "changed": arguments["verb"] != "status"}
+
+    @staticmethod
+    def break_lock(transaction, rollout_id, word):
+        found = transaction.owner
+        if found is None or found.get("ended"):
+            raise owner.OwnerError("Nobody holds rollout %s: there is no lock to break." % rollout_id)
+        now = datetime.datetime.now(datetime.timezone.utc)
+        why = owner.refusal(rollout_id, found, [], True, now, break_lock=True)
+        if why:
+            raise owner.OwnerError(why)
+        transaction.hold(dict(found, ended=ledger.timestamp(now), broken="%s: %s" % (word["user"], word["reason"])))
+        return "The lock of %s is broken by %s: %s." % (owner.describe(found["owner"]), word["user"], word["reason"])

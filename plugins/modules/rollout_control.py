@@ -1,0 +1,141 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation of the rollout_control action, which runs on the controller."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: rollout_control
+short_description: Steer a rollout while it runs
+version_added: 0.1.0
+description:
+  - Writes what an operator wants into the ledger of a rollout, with the name and the reason. M(gpufleet.lifecycle.rollout_gate) obeys at the next
+    transition of a node; nodes that are down already go on to their end.
+  - It may run on any controller that reaches the ledger. The nodes are not contacted.
+attributes:
+  check_mode:
+    support: full
+    details:
+      - Says what would be recorded, refuses what would be refused, and records nothing.
+  diff_mode:
+    support: none
+extends_documentation_fragment:
+  - gpufleet.lifecycle._attributes
+  - gpufleet.lifecycle._attributes.controller_only
+  - gpufleet.lifecycle._attributes.rollout
+author:
+  - gpufleet contributors (@gpufleet)
+options:
+  rollout_id:
+    description:
+      - The name of the rollout; the one that was planned last when empty.
+    type: str
+    default: ''
+  verb:
+    description:
+      - V(status) only shows how it stands.
+      - V(pause) lets no node start and none that drains go down, until V(resume).
+      - V(stop) ends the rollout for all nodes that are not down. When that run has ended, the next run of the playbook plans anew.
+      - What is said stays when the controller dies before its run has ended, for the run that goes on in its place. A V(stop) is then a V(pause),
+        so that V(resume) lets it go on.
+      - V(skip) leaves O(nodes) out; one that drains already is put back to work. V(retry) makes nodes pending again that failed, were rolled back
+        or skipped; they go when their play still runs, or in the next run.
+      - V(set_budget) replaces the limits in O(limits).
+      - V(break_lock) says that the controller which ran the rollout is gone. One that is seen to live, or that has written in the last two
+        minutes, is not overruled.
+    type: str
+    choices: [status, pause, resume, stop, skip, retry, set_budget, break_lock]
+    default: status
+  nodes:
+    description:
+      - The nodes of V(skip) and V(retry).
+    type: list
+    elements: str
+    default: []
+  limits:
+    description:
+      - "The limits of V(set_budget) by the name of the option of M(gpufleet.lifecycle.rollout_plan), such as C({max_down: 4})."
+    type: dict
+    default: {}
+  user:
+    description:
+      - Who wants it; the user that runs the playbook when empty.
+    type: str
+    default: ''
+  reason:
+    description:
+      - Why. Needed for everything but V(status).
+    type: str
+    default: ''
+seealso:
+  - module: gpufleet.lifecycle.rollout_gate
+  - module: gpufleet.lifecycle.rollout_report
+"""
+
+EXAMPLES = r"""
+---
+- name: Pause the rollout that was planned last
+  gpufleet.lifecycle.rollout_control:
+    artifact_dir: /var/lib/gpufleet-controller
+    verb: pause
+    reason: the switch of rack 4 is being replaced
+
+- name: Let more nodes be down at a time
+  gpufleet.lifecycle.rollout_control:
+    artifact_dir: /var/lib/gpufleet-controller
+    verb: set_budget
+    limits:
+      max_down: 8
+    reason: the first forty nodes are fine
+"""
+
+RETURN = r"""
+---
+rollout_id:
+  description: The rollout.
+  returned: success
+  type: str
+lines:
+  description: What was recorded and how the rollout stands, as it was printed.
+  returned: success
+  type: list
+  elements: str
+report:
+  description: The report as it stands, schema C(gpufleet.report/1).
+  returned: success
+  type: dict
+owner:
+  description: Who runs the rollout, or ran it, with C(time), C(heartbeat) and C(ended).
+  returned: success
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENT_SPEC = dict(
+    rollout_id=dict(type="str", default=""),
+    artifact_dir=dict(type="path", required=True),
+    ledger=dict(type="str", default=""),
+    verb=dict(
+        type="str", choices=["status", "pause", "resume", "stop", "skip", "retry", "set_budget", "break_lock"], default="status"
+    ),
+    nodes=dict(type="list", elements="str", default=[]),
+    limits=dict(type="dict", default={}),
+    user=dict(type="str", default=""),
+    reason=dict(type="str", default=""),
+)
+
+
+def main():
+    module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
+    module.fail_json(
+        msg="rollout_control runs on the controller, as an action plugin of the collection gpufleet.lifecycle, which was not found: "
+        "call it by its full name, gpufleet.lifecycle.rollout_control, in a task."
+    )
+
+
+if __name__ == "__main__":
+    main()

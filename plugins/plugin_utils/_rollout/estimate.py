@@ -1,0 +1,39 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""When a rollout will be over, from how long its nodes took so far. Pure, and of the standard library alone.
+
+Private to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+
+def median(values):
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2.0
+
+
+def remaining(pending, ages, slots, durations, node_s):
+    """(expected, lower bound) in seconds until PENDING nodes and those in flight since AGES are over, SLOTS at a time.
+
+    DURATIONS are what nodes took so far; NODE_S is the policy's word, for as long as no node is over. The bound is what the slots
+    alone cost when every node is as quick as the quickest.
+    """
+    usual = median(durations) if durations else float(node_s)
+    best = min(durations) if durations else float(node_s)
+    slots = max(1, slots)
+    busy = [max(0.0, usual - age) for age in ages]
+    heap = [0.0] * max(0, slots - len(busy)) + busy
+    heapq.heapify(heap)
+    end = max(heap) if busy else 0.0
+    for dummy in range(pending):
+        clock = heapq.heappop(heap) + usual
+        end = max(end, clock)
+        heapq.heappush(heap, clock)
+    left = [max(0.0, best - age) for age in ages]
+    bound = max([pending and best] + left + [(pending * best + sum(left)) / slots])
+    return end, min(bound, end)

@@ -1,0 +1,66 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where the artifacts of a rollout lie on the controller.
+
+Private to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+
+join = os.path.join
+
+
+def rollouts_dir(artifact_dir):
+    return os.path.join(os.path.expanduser(artifact_dir), "rollouts")
+
+
+@contextlib.contextmanager
+def alone(path, patience_s):
+    """Hold the file under PATH alone, open, for as long as the block runs; None when nobody let go of it in time. The lock dies with its process."""
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        until = time.monotonic() + patience_s
+        held = False
+        while not held:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                held = True
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    break
+                time.sleep(0.05)
+        yield handle if held else None
+    finally:
+        os.close(handle)
+
+
+def note(handle):
+    """The small JSON object in an open file; empty when there is none that can be read."""
+    try:
+        found = json.loads(os.pread(handle, 1 << 20, 0).decode() or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def keep(handle, fields):
+    """Put FIELDS into an open file in the place of what was there."""
+    data = json.dumps(fields).encode()
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, data, 0)
+
+
+def looked_lately(path, seconds):
+    """Whether the file was written to less than SECONDS ago."""
+    try:
+        return time.time() - os.stat(path).st_mtime < seconds
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,232 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The database of the ledgers: its tables, its transactions, and waiting for it when it is away.
+
+Private to the collection: it may change at any time.
+
+SQLite in one file is for one controller, PostgreSQL for several. A transaction holds its rollout alone: SQLite locks the file, PostgreSQL
+the rollout's row. Whatever is committed is on disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import time
+
+try:
+    import sqlalchemy as sa
+    from sqlalchemy import exc as sa_exc
+except ImportError:  # told when a ledger is opened, with the way out
+    sa = None
+    sa_exc = None
+
+SCHEMA_VERSION = "1"
+PATIENCE_S = 120.0
+# What SQLite says when waiting mends nothing.
+BROKEN = ("disk is full", "disk I/O error", "unable to open database file", "readonly database", "malformed", "not a database")
+DIRECTORY_MODE, FILE_MODE = 0o700, 0o600
+
+
+class StoreError(Exception):
+    """The database cannot be used; the message says what to do. It never holds a password."""
+
+
+def tables():
+    """The tables, made anew for each engine so that this module can be read without SQLAlchemy."""
+    meta = sa.MetaData()
+    ident = sa.String(200)
+    time_text = sa.String(32)
+    sa.Table("gpufleet_meta", meta, sa.Column("name", ident, primary_key=True), sa.Column("value", sa.Text, nullable=False))
+    sa.Table(
+        "gpufleet_rollout", meta,
+        sa.Column("rollout_id", ident, primary_key=True),
+        sa.Column("planned", time_text),  # when it was planned last; none for a row that only holds a lock
+        sa.Column("head", sa.Text),  # everything of the view but its nodes, as JSON
+        sa.Column("owner", sa.Text),  # who runs it, as JSON
+    )
+    sa.Table(
+        "gpufleet_node", meta,
+        sa.Column("rollout_id", ident, primary_key=True),
+        sa.Column("name", sa.String(260), primary_key=True),
+        sa.Column("state", sa.String(20), nullable=False),
+        sa.Column("suspect", sa.Boolean, nullable=False),
+        sa.Column("position", sa.Integer),
+        sa.Column("canary", sa.Boolean, nullable=False),
+        sa.Column("body", sa.Text, nullable=False),  # the whole node as JSON
+        sa.Index("gpufleet_node_state", "rollout_id", "state"),
+    )
+    sa.Table(
+        "gpufleet_event", meta,
+        sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+        sa.Column("rollout_id", ident, nullable=False),
+        sa.Column("time", time_text, nullable=False),
+        sa.Column("node", sa.String(260)),
+        sa.Column("kind", sa.String(20), nullable=False),
+        sa.Column("token", sa.String(40), nullable=False),  # of the transaction that wrote it
+        sa.Column("body", sa.Text, nullable=False),
+        sa.Index("gpufleet_event_rollout", "rollout_id", "id"),
+    )
+    sa.Table(
+        "gpufleet_document", meta,
+        sa.Column("rollout_id", ident, primary_key=True),
+        sa.Column("node", sa.String(260), primary_key=True),
+        sa.Column("name", sa.String(100), primary_key=True),
+        sa.Column("time", time_text, nullable=False),
+        sa.Column("body", sa.Text, nullable=False),
+    )
+    return meta
+
+
+def default_url(artifact_dir):
+    return "sqlite:///" + os.path.join(os.path.abspath(os.path.expanduser(artifact_dir)), "rollouts", "ledger.sqlite")
+
+
+class Store:
+    """One database. Opening it makes nothing; the first transaction does."""
+
+    def __init__(self, url, patience_s=PATIENCE_S):
+        if sa is None:
+            raise StoreError(
+                "The ledger needs the Python module SQLAlchemy (2.0 or newer) in the environment of ansible-core on the controller: install it there.")
+        try:
+            self.url = sa.engine.make_url(url)
+        except sa_exc.ArgumentError:
+            raise StoreError("rollout_ledger is no database URL; expected sqlite:////path/file or postgresql+psycopg://user@host/database.") from None
+        if self.url.get_backend_name() not in ("sqlite", "postgresql"):
+            raise StoreError("rollout_ledger names the database %s; sqlite and postgresql are supported." % self.url.get_backend_name())
+        self.patience_s = patience_s
+        self.sqlite = self.url.get_backend_name() == "sqlite"
+        self.file = self.url.database if self.sqlite else None
+        if self.sqlite and (not self.file or not os.path.isabs(self.file)):
+            raise StoreError("rollout_ledger is %s; expected an absolute path, such as sqlite:////var/lib/gpufleet/ledger.sqlite." % self.shown)
+        try:
+            self.engine = sa.create_engine(self.url, poolclass=sa.pool.NullPool, connect_args=self._connect_args())
+        except (ImportError, sa_exc.NoSuchModuleError) as exc:
+            raise StoreError("The ledger %s needs a Python module that is missing on the controller: %s." % (self.shown, exc)) from None
+        if self.sqlite:
+            sa.event.listen(self.engine, "connect", self._configure)
+            sa.event.listen(self.engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+        self.meta = tables()
+        self.table = {name[len("gpufleet_"):]: table for name, table in self.meta.tables.items()}
+
+    @property
+    def shown(self):
+        """The URL without its password."""
+        return self.url.render_as_string(hide_password=True)
+
+    def _connect_args(self):
+        # isolation_level None: the driver begins nothing by itself, the listener does.
+        return {"timeout": 30, "isolation_level": None} if self.sqlite else {"connect_timeout": 10}
+
+    @staticmethod
+    def _configure(connection, record):
+        connection.execute("PRAGMA synchronous = FULL")
+
+    def exists(self):
+        """Whether there is anything to read; never makes it."""
+        if self.sqlite:
+            return os.path.exists(self.file)
+        return self._patiently(lambda: sa.inspect(self.engine).has_table("gpufleet_meta"))
+
+    def transact(self, rollout_id, work):
+        """WORK(connection, repeated) in one transaction that holds ROLLOUT_ID alone, and its answer.
+
+        It is run again while the database is away, so that it must have no effect but on the database. REPEATED says that an earlier
+        try broke off, maybe after it was committed.
+        """
+        tries = []
+
+        def once():
+            tries.append(None)
+            with self._open() as connection:
+                self._hold(connection, rollout_id)
+                answer = work(connection, len(tries) > 1)
+                connection.commit()
+                return answer
+
+        return self._patiently(once)
+
+    @contextlib.contextmanager
+    def reading(self):
+        """A connection to look something up; a database that is not there has nothing in it."""
+        if not self.exists():
+            yield None
+            return
+        with self._patiently(self._open) as connection:
+            yield connection
+
+    def _open(self):
+        if self.sqlite:
+            directory = os.path.dirname(self.file)
+            os.makedirs(directory, mode=DIRECTORY_MODE, exist_ok=True)
+            if not os.path.exists(self.file):
+                os.close(os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
+        connection = self.engine.connect()
+        try:
+            connection.begin()
+            self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _prepare(self, connection):
+        """Make the tables in an empty database; refuse those of another version."""
+        meta = self.table["meta"]
+        if not sa.inspect(connection).has_table("gpufleet_meta"):
+            if not self.sqlite:
+                # Two controllers may begin at once; this lock ends with the transaction.
+                connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7283465)")
+            self.meta.create_all(connection, checkfirst=True)
+            if connection.execute(sa.select(meta.c.value).where(meta.c.name == "schema_version")).first() is None:
+                connection.execute(sa.insert(meta).values(name="schema_version", value=SCHEMA_VERSION))
+        found = connection.execute(sa.select(meta.c.value).where(meta.c.name == "schema_version")).scalar()
+        if found != SCHEMA_VERSION:
+            raise StoreError("The ledger %s has schema version %s, and this collection writes %s: use the collection that made it, or another ledger." % (
+                self.shown, found, SCHEMA_VERSION))
+
+    def _hold(self, connection, rollout_id):
+        if self.sqlite:
+            return  # BEGIN IMMEDIATE holds the whole file
+        table = self.table["rollout"]
+        query = sa.select(table.c.rollout_id).where(table.c.rollout_id == rollout_id).with_for_update()
+        if connection.execute(query).first() is None:
+            from sqlalchemy.dialects import postgresql
+
+            connection.execute(postgresql.insert(table).values(rollout_id=rollout_id).on_conflict_do_nothing())
+            connection.execute(query)
+
+    def hold_all(self, connection):
+        """Keep every other rollout of this database from beginning until the transaction ends; nodes of those that run go on.
+
+        Only who begins a rollout asks for it, and holds the row of that rollout already, which nobody else who asks for it waits for.
+        """
+        if not self.sqlite:
+            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7283466)")
+
+    def _patiently(self, attempt):
+        """ATTEMPT(), again while the database is away or busy, and no longer than the patience."""
+        until = time.monotonic() + self.patience_s
+        pause = 0.05
+        while True:
+            try:
+                return attempt()
+            except (sa_exc.OperationalError, sa_exc.InterfaceError) as exc:
+                if self.sqlite and any(word in self._why(exc) for word in BROKEN):
+                    raise StoreError("The ledger %s cannot be used: %s." % (self.shown, self._why(exc))) from None
+                if time.monotonic() + pause > until:
+                    raise StoreError("The ledger %s did not answer within %d s: %s. Nothing was decided; see to the database and run the playbook again." % (
+                        self.shown, self.patience_s, self._why(exc))) from None
+            except sa_exc.DBAPIError as exc:
+                raise StoreError("The ledger %s cannot be used: %s." % (self.shown, self._why(exc))) from None
+            except OSError as exc:
+                raise StoreError("The ledger %s cannot be used: %s." % (self.shown, exc)) from None
+            time.sleep(pause * random.uniform(0.8, 1.2))
+            pause = min(2.0, pause * 2)
+
+    @staticmethod
+    def _why(exc):
+        return " ".join(str(exc.orig or exc).split())

@@ -1,0 +1,127 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One HTTP request that is over at its deadline, whatever the other side does, and whose errors give no secret away.
+
+Private to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import http.client
+import re
+import socket
+import ssl
+import threading
+import time
+import typing as t
+import urllib.error
+import urllib.parse
+import urllib.request
+
+LARGEST = 1 << 20
+
+
+class WebError(Exception):
+    """No answer. SENT says whether the other side may have got the request all the same."""
+
+    def __init__(self, words, sent=True):
+        super().__init__(words)
+        self.sent = sent
+
+
+@dataclasses.dataclass
+class Answer:
+    status: int
+    body: bytes
+    retry_after_s: t.Optional[float] = None
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A secret goes where it was meant to go, and nowhere else."""
+
+    def redirect_request(self, req, fp, code, msg, headers, newurl):
+        return None
+
+
+def complaint(url):
+    """What is wrong with a URL; empty when it can be asked. The URL itself is never said."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        port_is_fine = parts.port is None or parts.port > 0
+    except ValueError:
+        return "it is no URL"
+    if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_fine:
+        return "expected http:// or https:// and a host"
+    if parts.username is not None or parts.password is not None:
+        return "it holds a user or a password; those belong into a header"
+    if re.search(r"[\x00-\x20\x7f]", url):
+        return "it holds a blank or a control character"
+    return ""
+
+
+def place(url):
+    """The host and port of a URL, to name it."""
+    parts = urllib.parse.urlsplit(url)
+    return "%s%s" % (parts.hostname, ":%d" % parts.port if parts.port else "")
+
+
+def request(url, timeout_s, body=None, headers=None):
+    """The Answer of URL, or a WebError after TIMEOUT_S at the latest. Redirects are not followed."""
+    wrong = complaint(url)
+    if wrong:
+        raise WebError("its URL cannot be used: %s" % wrong, sent=False)
+    outcome: t.List[t.Any] = []
+    # The system may hang where no timeout reaches, as in looking up a name; then the thread is left to itself.
+    thread = threading.Thread(target=_ask, args=(outcome, url, timeout_s, body, headers or {}), daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    if not outcome:
+        raise WebError("it did not answer within %g s" % timeout_s)
+    if isinstance(outcome[0], WebError):
+        raise outcome[0]
+    return outcome[0]
+
+
+def _ask(outcome, url, timeout_s, body, headers):
+    until = time.monotonic() + timeout_s
+    opener = urllib.request.build_opener(_NoRedirect)
+    try:
+        asked = urllib.request.Request(url, data=body, headers=headers, method="GET" if body is None else "POST")
+        try:
+            with opener.open(asked, timeout=timeout_s) as response:
+                outcome.append(_answer(response, until))
+        except urllib.error.HTTPError as found:
+            with found:
+                outcome.append(_answer(found, until))
+    except urllib.error.URLError as exc:
+        outcome.append(WebError(_why(exc.reason, url), sent=not isinstance(exc.reason, (ConnectionRefusedError, socket.gaierror, ssl.SSLError))))
+    except (OSError, http.client.HTTPException, ValueError) as exc:
+        outcome.append(WebError(_why(exc, url)))
+
+
+def _answer(response, until):
+    body = b""
+    while True:
+        chunk = response.read1(65536) if hasattr(response, "read1") else response.read(65536)
+        if not chunk:
+            break
+        body += chunk
+        if len(body) > LARGEST:
+            raise ValueError("its answer is longer than %d bytes" % LARGEST)
+        if time.monotonic() > until:
+            raise ValueError("it did not finish its answer in time")
+    after = response.headers.get("Retry-After") or ""
+    return Answer(response.status, body, float(after) if re.fullmatch(r"[0-9]{1,6}", after) else None)
+
+
+def _why(reason, url):
+    if isinstance(reason, (socket.timeout, TimeoutError)):
+        return "it did not answer in time"
+    words = " ".join(str(reason).split()) or type(reason).__name__
+    parts = urllib.parse.urlsplit(url)
+    for secret in (url, parts.path, parts.query):
+        if len(secret) > 1:
+            words = words.replace(secret, "...")
+    return words[:300]

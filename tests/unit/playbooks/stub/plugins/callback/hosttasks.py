@@ -1,0 +1,41 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: hosttasks
+type: aggregate
+short_description: Count the host-tasks of a run
+description:
+  - Writes each task that is started on a host, by play and host, those included that are skipped, include others or validate arguments.
+author: gpufleet contributors (@gpufleet)
+"""
+
+import json
+import os
+
+from ansible.plugins.callback import CallbackBase
+
+
+class CallbackModule(CallbackBase):
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "aggregate"
+    CALLBACK_NAME = "gpufleet.lifecycle.hosttasks"
+    CALLBACK_NEEDS_ENABLED = True
+
+    def __init__(self):
+        super().__init__()
+        self.play = ""
+        self.counted = {}
+
+    def v2_playbook_on_play_start(self, play):
+        self.play = play.get_name()
+
+    def v2_runner_on_start(self, host, task):
+        # Each turn of the gate is a task too. How many there are is a matter of waiting, not of the path.
+        self.counted.setdefault(self.play, {}).setdefault(host.get_name(), []).append("%s | %s" % (task.get_name(), task.action))
+
+    def v2_playbook_on_stats(self, stats):
+        with open(os.environ["GPUFLEET_HOST_TASKS"], "w", encoding="utf-8") as stream:
+            json.dump(self.counted, stream)

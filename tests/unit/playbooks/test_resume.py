@@ -1,0 +1,118 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A controller that is killed with a node in every step there is, and another one, with nothing but the ledger, that goes on."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+import signal
+import time
+
+OLD, NEW = "1.0.1", "2.0.1"
+PERSISTENCED = "nvidia-persistenced.service"
+
+# Where the controller dies; what else is so on the node; what is so when the next controller comes; what becomes of it.
+Course = collections.namedtuple("Course", ["waits_at", "fields", "then", "step", "state"])
+
+
+def course(waits_at, step, state="done", fields=None, **then):
+    return Course(waits_at, fields or {}, then, step, state)
+
+
+SICK = {"sick_with": [NEW]}
+COURSES = {
+    "evidence": course("health baseline", "evidence"),
+    "drain": course("show", "drain"),
+    "stop": course("stop", "stop"),
+    "install": course("install " + NEW, "install"),
+    "prove": course("prove", "prove"),
+    "reboot": course("reboot", "reboot"),
+    "validate": course("health post", "validate"),
+    "soak": course("health soak", "soak"),
+    "back-install": course("install " + OLD, "rollback_install", "rolled_back", SICK),
+    # Somebody's work came back to the node while nobody looked.
+    "drain-busy": course("show", "drain", "failed", busy=True),
+    "stop-busy": course("stop", "stop", "failed", busy=True),
+    "install-busy": course("install " + NEW, "install", "quarantined", busy=True),
+    "soak-busy": course("health soak", "soak", "done", busy=True),
+    "soak-busy-sick": course("health soak", "soak", "quarantined", busy=True, sick_with=[NEW]),
+    "back-install-busy": course("install " + OLD, "rollback_install", "quarantined", SICK, busy=True),
+    # While a driver is changed NVML may not tell who computes: then whoever has the device files open counts.
+    "prove-held": course("prove", "prove", "quarantined", holders=[{"pid": 4712, "comm": "python3", "unit": None, "user": "x", "devices": []}]),
+    "prove-free": course("prove", "prove", holders=[{"pid": 1, "comm": "nvidia-persiste", "unit": PERSISTENCED, "user": "x", "devices": []}]),
+}
+LEFT_ALONE = [name for name, one in COURSES.items() if one.then and one.state != "done"]
+
+
+def wait_for(condition, seconds=600):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.5)
+
+
+def working(fleet):
+    """Whether a module that the dead controller began is still at work."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/%s/environ" % pid, "rb") as stream:
+                if b"GPUFLEET_STUB_NODE=%s/" % os.fsencode(fleet.nodes) in stream.read():
+                    return True
+        except OSError:
+            continue
+    return False
+
+
+def test_another_controller_goes_on_wherever_the_first_one_was_killed(fleet):
+    for name, one in COURSES.items():
+        fleet.add(name, waits_at=[one.waits_at], **one.fields)
+    fleet.environment["ANSIBLE_FORKS"] = str(len(COURSES) + 2)
+    variables = {
+        "rollout_ledger": "sqlite:///%s/shared.db" % fleet.directory, "rollout_max_down": len(COURSES), "rollout_failure_budget": 99,
+        "rollout_common_cause": 99, "rollout_canaries": list(COURSES), "rollout_canary_failures": len(COURSES), "rollout_canary_soak_s": 1,
+        "gpu_node_upgrade_soak_interval": 1,
+    }
+    first = fleet.start("upgrade", **variables)
+    try:
+        wait_for(lambda: first.poll() is not None or all("waits" in fleet.read(name)["log"] for name in COURSES))
+        assert first.poll() is None, (fleet.directory / "output0").read_text()[-5000:]
+    finally:
+        first.kill()
+        first.wait()
+        first.log.close()
+    assert first.returncode == -signal.SIGKILL
+    view = fleet.view(url=variables["rollout_ledger"])
+    assert {name: view.nodes.get(name).steps[-1].name for name in COURSES} == {name: one.step for name, one in COURSES.items()}
+    for name in COURSES:
+        fleet.change(name, waits_at=[])
+    wait_for(lambda: not working(fleet) and fleet.read("reboot")["boots"] == 1)
+    # Ansible's workers may outlive it, with nobody to report to.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(first.pid, signal.SIGKILL)
+    before = {name: fleet.read(name)["log"] for name in COURSES}
+    for name, one in COURSES.items():
+        fleet.change(name, **one.then)
+
+    fleet.artifacts = fleet.directory / "second-controller"
+    result = fleet.run("upgrade", **variables)
+    assert result.rc == 2
+    recorded = fleet.recorded(variables["rollout_ledger"])
+    reasons = {name: node["reason"] for name, node in result.report["nodes"].items()}
+    assert recorded == {name: one.state for name, one in COURSES.items()}, reasons
+    for name, one in COURSES.items():
+        node = fleet.read(name)
+        assert node["log"].count("installed " + NEW) <= 1 and node["log"].count("reboot into " + NEW) <= 1, (name, "nothing is done twice")
+        if one.state == "done":
+            assert (node["loaded"], node["disk"], node["log"].count("reboot into " + NEW)) == (NEW, NEW, 1), name
+        if one.state == "rolled_back":
+            assert (node["loaded"], node["disk"]) == (OLD, OLD), name
+    for name in LEFT_ALONE:
+        new = fleet.read(name)["log"][len(before[name]):]
+        assert not [entry for entry in new if not entry.startswith(("start ", "looked at"))], (name, new)
+        assert "4712" in reasons[name] if "held" in name else "4711" in reasons[name], reasons[name]
+    assert fleet.read("drain-busy")["running"] == fleet.read("stop-busy")["running"] == [PERSISTENCED]
+    assert "python3 4712" in reasons["prove-held"]
+    assert "GPU 3 does not answer with driver 2.0.1" in reasons["back-install"], "the first failure is not forgotten"

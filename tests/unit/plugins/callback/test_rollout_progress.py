@@ -1,0 +1,80 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One line for each transition, and nothing else."""
+
+from __future__ import annotations
+
+import types
+
+import pytest
+
+pytest.importorskip("ansible", reason="a callback lives in Ansible; nodes have none")
+
+from ansible_collections.gpufleet.lifecycle.plugins.callback import rollout_progress
+
+
+def numbers(**more):
+    return dict({"counts": {"pending": 2, "down": 1, "done": 1}, "total": 4, "max_down": 1, "broken_elsewhere": 0, "node_s": 600}, **more)
+
+
+def gate(answer="go", phase="drain", **more):
+    return dict({"answer": answer, "phase": phase, "numbers": numbers()}, **more)
+
+
+@pytest.fixture
+def progress():
+    clock = types.SimpleNamespace(now=0.0)
+    made = rollout_progress.Progress(lambda: clock.now)
+    made.at = clock
+    return made
+
+
+def test_where_it_stands_and_when_it_will_be_over(progress):
+    first = progress.line("a1", "rollout_gate", gate())
+    assert first == "1/4 done, 0 failed, 1 in flight, 2 to go, about 30 min left (not less than 30 min) | a1: leave to drain"
+    progress.at.now = 100.0
+    line = progress.line("a1", "rollout_step", {"progress": "[1/4] a1: done", "state": "done", "numbers": numbers(counts={"pending": 2, "done": 2})})
+    assert line == "2/4 done, 0 failed, 0 in flight, 2 to go, about 3 min left (not less than 3 min) | [1/4] a1: done"
+
+
+def test_a_node_that_failed_tells_nothing_of_how_long_nodes_take(progress):
+    progress.line("a1", "rollout_gate", gate())
+    progress.at.now = 1.0
+    progress.line("a1", "rollout_step", {"progress": "x", "state": "failed", "numbers": numbers()})
+    assert progress.took == [] and progress.began == {}
+
+
+@pytest.mark.parametrize("action, result", [
+    ("rollout_gate", gate("wait")), ("rollout_gate", gate("stop")), ("rollout_gate", {"answer": "go", "numbers": {}}), ("rollout_gate", {}),
+    ("rollout_step", {"progress": "a1: install"}), ("rollout_step", {"progress": "x", "numbers": {"counts": {}}})])
+def test_what_is_no_transition_says_nothing(progress, action, result):
+    assert progress.line("a1", action, result) is None
+
+
+def test_an_end_has_no_estimate(progress):
+    assert progress.standing(numbers(counts={"done": 3, "lost": 1})) == "3/4 done, 1 failed, 0 in flight, 0 to go"
+
+
+def test_a_line_stays_one_line(progress):
+    line = progress.line("a1", "rollout_step", {"progress": "a1: failed (x\ny)", "state": "down", "numbers": numbers()})
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize("seconds, words", [(5, "5 s"), (61, "1 min"), (3599, "1 h 00 min"), (7384, "2 h 03 min")])
+def test_lengths(seconds, words):
+    assert rollout_progress.span(seconds) == words
+
+
+@pytest.mark.parametrize("new", [True, False])
+def test_both_shapes_of_a_result_are_read_and_stdout_stays_clean(new, capsys):
+    task = types.SimpleNamespace(action="gpufleet.lifecycle.rollout_gate", resolved_action=None)
+    host = types.SimpleNamespace(get_name=lambda: "a1")
+    result = types.SimpleNamespace(task=task, host=host, result=gate()) if new else types.SimpleNamespace(_task=task, _host=host, _result=gate())
+    callback = rollout_progress.CallbackModule()
+    callback.v2_runner_on_ok(result)
+    other = types.SimpleNamespace(_task=types.SimpleNamespace(action="ansible.builtin.debug"), _host=host, _result=gate())
+    callback.v2_runner_on_ok(other)
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("a1: leave to drain") == 1
+    assert callback.CALLBACK_TYPE == "notification" and callback.CALLBACK_NEEDS_ENABLED

@@ -1,0 +1,80 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ledgers on both databases: SQLite in a file, and a PostgreSQL server of the tests' own."""
+
+from __future__ import annotations
+
+import glob
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+import pytest
+
+
+class Server:
+    """A PostgreSQL server on a socket of its own; it refuses to run as root, so root lends it a user."""
+
+    def __init__(self, binaries, base):
+        self.binaries = binaries
+        self.base = base
+        self.data = os.path.join(base, "data")
+        self.process = None
+        self.as_user = []
+        if os.geteuid() == 0:
+            user = pwd.getpwnam("postgres")
+            os.chown(base, user.pw_uid, user.pw_gid)
+            self.as_user = ["setpriv", "--reuid", str(user.pw_uid), "--regid", str(user.pw_gid), "--clear-groups"]
+        self._run("initdb", "-D", self.data, "-U", "postgres", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C")
+
+    def _run(self, program, *arguments):
+        subprocess.run(self.as_user + [os.path.join(self.binaries, program)] + list(arguments), check=True, cwd=self.base,
+                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    def start(self):
+        command = [os.path.join(self.binaries, "postgres"), "-D", self.data, "-k", self.base, "-c", "listen_addresses=", "-c", "fsync=off"]
+        self.process = subprocess.Popen(self.as_user + command, cwd=self.base, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until = time.monotonic() + 60
+        while subprocess.run([os.path.join(self.binaries, "pg_isready"), "-q", "-h", self.base], check=False).returncode:
+            assert time.monotonic() < until and self.process.poll() is None, "the PostgreSQL server did not start"
+            time.sleep(0.1)
+
+    def stop(self):
+        if self.process:
+            self.process.send_signal(signal.SIGINT)  # a fast shutdown: clients are cut off
+            self.process.wait(timeout=60)
+            self.process = None
+
+    def database(self, name):
+        self._run("createdb", "-h", self.base, "-U", "postgres", name)
+        return "postgresql+psycopg://postgres@/%s?host=%s" % (name, self.base)
+
+
+@pytest.fixture(scope="session")
+def postgresql():
+    found = sorted(glob.glob("/usr/lib/postgresql/*/bin"))
+    assert found, "no PostgreSQL server is installed: run tests/tools/setup.sh"
+    base = tempfile.mkdtemp(prefix="gpufleet-pg-")
+    server = None
+    try:
+        server = Server(found[-1], base)
+        server.start()
+        yield server
+    finally:
+        if server:
+            server.stop()
+        shutil.rmtree(base)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request, tmp_path):
+    """The URL of an empty ledger."""
+    if request.param == "sqlite":
+        return "sqlite:///%s" % (tmp_path / "rollouts" / "ledger.sqlite")
+    server = request.getfixturevalue("postgresql")
+    return server.database("t%d" % time.monotonic_ns())

@@ -1,0 +1,108 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import control, limits, windows
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout.views import view_of
+
+NOW = datetime.datetime(2026, 3, 14, 12, 0, tzinfo=datetime.timezone.utc)
+
+
+def word(verb, **fields):
+    return dict({"verb": verb, "user": "kim", "reason": "why", "nodes": [], "limits": {}}, **fields)
+
+
+def view():
+    return view_of({"a": "pending", "b": "draining", "c": "down", "d": "failed", "e": "done"}, max_down=2)
+
+
+@pytest.mark.parametrize(
+    "said, fields, line",
+    [
+        (word("pause"), [{}], "Paused by kim: why."),
+        (word("stop"), [{}], "Stopped by kim: why."),
+        (word("skip", nodes=["a", "b"]), [{"node": "a"}, {"node": "b"}], "a: left out by kim: why."),
+        (word("retry", nodes=["d"]), [{"node": "d"}], "d: to be tried again by kim: why."),
+        (word("set_budget", limits={"max_down": "50%"}), [{"policy": {"max_down": 5, "max_draining": 5}}], "max_down: 2 -> 5 by kim: why."),
+        (word("set_budget", limits={"max_down": 2}), [{"policy": {}}], "The limits are these already."),
+    ],
+)
+def test_what_is_recorded(said, fields, line):
+    events, lines = control.events(view(), said)
+    assert events == [dict({"verb": said["verb"], "user": "kim", "reason": "why"}, **more) for more in fields]
+    assert line in lines
+
+
+@pytest.mark.parametrize(
+    "said, words",
+    [
+        (word("pause", reason=" "), "pause needs a reason"),
+        (word("pause", nodes=["a"]), "about the whole rollout"),
+        (word("stop", limits={"max_down": 1}), "limits are for set_budget"),
+        (word("resume"), "is not paused"),
+        (word("skip"), "skip needs nodes"),
+        (word("skip", nodes=["x"]), "Not in the plan of rollout x: x"),
+        (word("skip", nodes=["a", "c"]), "pending or draining: c is down"),
+        (word("retry", nodes=["e"]), "failed or rolled_back or skipped: e is done"),
+        (word("set_budget"), "set_budget needs limits"),
+        (word("set_budget", limits={"canaries": ["a"]}), "set_budget cannot change canaries"),
+    ],
+)
+def test_what_is_refused(said, words):
+    with pytest.raises(control.ControlError, match=words):
+        control.events(view(), said)
+
+
+def test_limits_are_checked_as_in_the_plan():
+    with pytest.raises(limits.LimitError, match="rollout_max_down is 0"):
+        control.events(view(), word("set_budget", limits={"max_down": 0}))
+
+
+@pytest.mark.parametrize(
+    "window, words",
+    [
+        ([{"days": ["sat"]}], r"rollout_windows\[0\] is .*expected from and to"),
+        ([{"from": "22:00", "to": "25:00"}], r"rollout_windows\[0\].to is '25:00'"),
+        ("22:00", "expected a list of windows"),
+        ([{"date": "2026-01-01", "from": "22:00", "to": "23:00"}], "rollout_windows are over"),
+        ([{"from": "22:00", "to": "22:05"}], "long enough for one node"),
+    ],
+)
+def test_windows_that_no_gate_could_read_are_refused(window, words):
+    with pytest.raises(windows.WindowError, match=words):
+        control.events(view(), word("set_budget", limits={"windows": window}, now=NOW))
+
+
+def test_windows_are_changed():
+    window = [{"days": ["sat"], "from": "22:00", "to": "04:00"}]
+    assert control.events(view(), word("set_budget", limits={"windows": window}, now=NOW))[0][0]["policy"] == {"windows": window}
+
+
+@pytest.mark.parametrize(
+    "caps, words",
+    [({"rak": 1}, "rollout_domain_caps names rak, which no node of the rollout has; known: island, rack"),
+     ({"island": 1}, "rollout_domain_caps limits the nodes of one island, and it is not known of a")],
+)
+def test_caps_of_what_nobody_knows_are_refused(caps, words):
+    racks = {"a": {"rack": "r1"}, "b": {"rack": "r1", "island": "i1"}, "c": {"rack": "r1"}}
+    found = view_of({"a": "pending", "b": "pending", "c": "done"}, domains=racks)
+    with pytest.raises(control.ControlError, match=words):
+        control.events(found, word("set_budget", limits={"domain_caps": caps}))
+    assert control.events(found, word("set_budget", limits={"domain_caps": {"rack": 2}}))[0][0]["policy"] == {"domain_caps": {"rack": 2}}
+
+
+def test_status_records_nothing():
+    assert control.events(view(), word("status", reason="")) == ([], [])
+
+
+def test_how_it_stands():
+    found = view()
+    found.paused = "kim: why"
+    lines = control.standing(found, {"owner": {"pid": 1, "host": "h"}, "time": "t1", "heartbeat": "t2"}, lambda owner: "process 1 on h")
+    assert lines == ["paused by kim: why", "no further node starts: the failure budget of 1 is spent by d",
+                     "run by process 1 on h since t1, last heard of at t2"]

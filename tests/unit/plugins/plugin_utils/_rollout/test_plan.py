@@ -1,0 +1,294 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import dataclasses
+import time
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.plan import Probe
+
+POLICY = limits.complete({}, 10)
+
+
+def probes(*names, **fields):
+    return [Probe(name, version=fields.get("version", "1.0"), domains={"rack": "rack_%s" % name.split("-")[1]}) for name in names]
+
+
+def before(name, value, from_version="1.0", to_version="2.0"):
+    """A run that ended."""
+    failure = state.HARD if value in state.FAILED else ""
+    return story(state.Node(name, state=value, from_version=from_version, to_version=to_version, failure=failure), finished="2026-01-01T00:00:00.000Z")
+
+
+def test_failure_domains_take_turns_and_numbers_sort_as_numbers():
+    made = plan.build("2.0", probes("g-r1-10", "g-r1-2", "g-r2-1", "g-r1-1", "g-r3-1"), POLICY)
+    assert made.order == ["g-r1-1", "g-r2-1", "g-r3-1", "g-r1-2", "g-r1-10"]
+
+
+def test_canaries_go_first_in_the_order_given():
+    made = plan.build("2.0", probes("g-r1-1", "g-r1-2", "g-r2-1"), POLICY, canaries=["g-r2-1", "g-r1-2"])
+    assert made.order == ["g-r2-1", "g-r1-2", "g-r1-1"]
+
+
+@pytest.mark.parametrize(
+    "probe, previous, expected, words",
+    [
+        (Probe("a", version="1.0"), None, "pending", ""),
+        (Probe("a", version="2.0"), None, "skipped", "already at 2.0"),
+        (Probe("a", version="2.0"), "done", "done", ""),
+        (Probe("a", version="1.0"), "done", "pending", ""),  # the node is believed, not the ledger
+        (Probe("a", version="1.0"), "rolled_back", "pending", ""),
+        (Probe("a", version=None), None, "failed", "no driver was found"),
+        (Probe("a", version="1.0", error="dpkg is broken"), None, "failed", "dpkg is broken"),
+        (Probe("a", reachable=False, error="timed out"), None, "lost", "did not answer before the rollout: timed out"),
+        (Probe("a", reachable=False), "down", "lost", "unreachable"),
+        (Probe("a", version="2.0", quarantined="marker lies there"), None, "quarantined", "marker lies there"),
+        (Probe("a", version="1.0", quarantined="marker"), "down", "quarantined", "marker"),
+    ],
+)
+def test_what_the_plan_says_of_a_node(probe, previous, expected, words):
+    made = plan.build("2.0", [probe], POLICY, previous=before("a", previous) if previous else None)
+    assert made.nodes["a"]["state"] == expected
+    assert words in made.nodes["a"]["reason"]
+    assert made.order == (["a"] if expected == "pending" else [])
+
+
+@pytest.mark.parametrize("value", state.IN_FLIGHT)
+@pytest.mark.parametrize("version, error", [("2.0", ""), ("1.0", ""), (None, ""), (None, "nothing loaded")])
+def test_nodes_left_in_flight_go_first_whatever_is_on_them(value, version, error):
+    found = probes("a-r1", "b-r1") + [Probe("z-r9", version=version, error=error)]
+    made = plan.build("2.0", found, POLICY, previous=before("z-r9", value), canaries=["b-r1"])
+    assert made.order == ["z-r9", "b-r1", "a-r1"]
+    assert made.suspects == ["z-r9"]
+    assert made.nodes["z-r9"]["from"] == "1.0"
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (dict(target="2.0", probes=[]), "list of nodes is empty"),
+        (dict(target="", probes=[Probe("a")]), "No driver version is given for a"),
+        (dict(target=None, probes=[Probe("a")]), "No driver version is given"),
+        (dict(target="latest", probes=[Probe("a")]), "'latest'; expected digits and dots"),
+        (dict(target="535.1.1-1", probes=[Probe("a")]), "expected digits and dots"),
+        (dict(target="2.0", probes=[Probe("a"), Probe("a")]), "named twice: a"),
+        (dict(target="2.0", probes=[Probe("a")], canaries=["b"]), "not among the nodes of this rollout: b"),
+        (dict(target="2.0", probes=[Probe("a", version="1.0")], policy=limits.complete({"domain_caps": {"psu": 1}}, 1)), "one psu, and it is not known of a"),
+        (dict(target="2.0", probes=[Probe("a", version="1.0")], canaries_per_stratum=2), "canaries_per_stratum is 2, and the rollout has 1 nodes"),
+        (dict(target="", targets={"a": "1.0"}, probes=[Probe("a"), Probe("b")]), "given for b"),
+    ],
+)
+def test_bad_input_is_named(arguments, words):
+    with pytest.raises(plan.PlanError, match=words):
+        plan.build(**dict({"policy": POLICY}, **arguments))
+
+
+@pytest.mark.parametrize("value", state.IN_FLIGHT)
+def test_a_node_in_flight_is_not_forgotten_because_somebody_left_it_out(value):
+    with pytest.raises(plan.PlanError, match=r"z was in flight \(%s\) when its controller died, and is not among the nodes of this run" % value):
+        plan.build("2.0", probes("a-r1"), POLICY, previous=before("z", value))
+    made = plan.build("2.0", probes("a-r1"), POLICY, previous=before("z", value), abandoned=["z"])
+    assert made.order == ["a-r1"] and made.nodes["z"]["state"] == "lost"
+    assert made.nodes["z"]["reason"] == "given up: it was %s when its controller died" % value
+
+
+@pytest.mark.parametrize("value, kept", [("lost", True), ("quarantined", True), ("done", False), ("pending", False), ("rolled_back", False)])
+def test_a_node_out_of_service_holds_its_slot_also_when_it_is_left_out(value, kept):
+    made = plan.build("2.0", probes("a-r1"), POLICY, previous=before("z", value))
+    assert made.order == ["a-r1"] and ("z" in made.nodes) == kept
+    if kept:
+        assert (made.nodes["z"]["state"], made.nodes["z"]["failure"]) == (value, state.HARD)
+
+
+def test_every_node_can_have_a_version_of_its_own():
+    made = plan.build("", [Probe("a", version="3.0"), Probe("b", version="3.0")], POLICY, targets={"a": "1.0", "b": "2.0"})
+    assert (made.nodes["a"]["to"], made.nodes["b"]["to"], made.target) == ("1.0", "2.0", "1.0, 2.0")
+
+
+def test_the_digest_tells_plans_apart_and_nothing_else():
+    found = probes("a-r1", "b-r2")
+    one = plan.build("2.0", found, POLICY)
+    assert one.sha256 == plan.build("2.0", list(reversed(found)), POLICY).sha256
+    others = [
+        plan.build("2.1", found, POLICY),
+        plan.build("2.0", found[:1], POLICY),
+        plan.build("2.0", found, dict(POLICY, max_down=2)),
+        plan.build("2.0", found, POLICY, canaries=["b-r2"]),
+        plan.build("2.0", probes("a-r1", "b-r2", version="1.1"), POLICY),
+        plan.build("2.0", found, POLICY, canaries=["a-r1"]),  # the same order, and others wait for it
+        plan.build("2.0", [dataclasses.replace(probe, domains={"rack": "rack_r9"}) for probe in found], POLICY),  # a cap holds others apart
+        plan.build("2.0", found, limits.complete({"on_failure": "stop"}, 10)),
+    ]
+    assert len({one.sha256} | {other.sha256 for other in others}) == 9
+
+
+@pytest.mark.parametrize("policy", [{}, {"max_down": 200, "domain_caps": {"rack": 3}, "growth_start": 4}, {"max_down": "2%", "waves": [1, "10%", "100%"]}])
+def test_ten_thousand_nodes_are_planned_in_ten_seconds_of_cpu_and_none_is_forgotten(policy):
+    def taken(name, rack, number):
+        return Probe(name, version="2.0" if number == 7 else "1.0", domains={"rack": "rack_%d" % rack}, stratum="s%d" % (number % 9))
+
+    found = [taken("gpu-%d-%d" % (rack, number), rack, number) for rack in range(100) for number in range(100)]
+    began = time.process_time()
+    made = plan.build("2.0", found, limits.complete(policy, len(found)), canaries_per_stratum=2)
+    lines = plan.describe(made, "x", 900)
+    used = time.process_time() - began
+    assert used < 10, "%.1f s of CPU time" % used
+    assert len(made.order) == 9900 and set(made.order) | {probe.name for probe in found if probe.version == "2.0"} == {probe.name for probe in found}
+    assert len(made.canaries) == 18 and len(lines) == 10002
+    others = made.order[18:]
+    assert len({made.nodes[name]["domains"]["rack"] for name in others[:80]}) == 80
+
+
+def test_canaries_of_every_stratum_beside_those_that_were_named():
+    found = [Probe("n%d" % number, version="1.0", domains={"rack": "r%d" % (number // 4)}, stratum="h100" if number % 4 else "a100") for number in range(8)]
+    made = plan.build("2.0", found, POLICY, canaries=["n6"], canaries_per_stratum=1)
+    assert made.canaries == ["n6", "n0"], "n6 speaks for the h100"
+    assert made.order[:2] == ["n6", "n0"] and sorted(made.order) == sorted(probe.name for probe in found)
+    two = plan.build("2.0", found, POLICY, canaries_per_stratum=2)
+    assert [two.nodes[name]["canary"] for name in two.canaries] == [True] * 4
+
+
+def test_neighbours_in_the_order_share_no_domain_of_the_tightest_cap():
+    found = [Probe("n%02d" % number, version="1.0", domains={"rack": "r%d" % (number % 2), "island": "i%d" % (number // 4)}) for number in range(12)]
+    made = plan.build("2.0", found, limits.complete({"domain_caps": {"island": 1, "rack": 2}}, 12))
+    islands = [made.nodes[name]["domains"]["island"] for name in made.order]
+    assert all(len(set(islands[number:number + 3])) == 3 for number in range(0, 12, 3))
+
+
+@pytest.mark.parametrize(
+    "count, policy, canaries, expected",
+    [
+        (10, {}, 0, (1000, 1000)),
+        (10, {"max_down": 5}, 0, (200, 200)),
+        (1, {"max_down": 5}, 0, (100, 100)),
+        (10, {"max_down": 5}, 1, (200, 300)),  # the canary alone, then nine by five
+        (10, {"max_down": 5, "canary_soak_s": 600}, 1, (200, 900)),
+        (10, {"max_down": 5, "canary_soak_s": 600}, 0, (200, 200)),
+        (8, {"max_down": 8, "domain_caps": {"rack": 1}}, 0, (100, 400)),  # two racks
+        (7, {"max_down": 4, "growth_start": 1}, 0, (200, 300)),  # 1, 2, 4
+        (4, {"max_down": 3, "broken_elsewhere": 1}, 0, (200, 200)),
+        (0, {}, 0, (0, 0)),
+    ],
+)
+def test_how_long_it_will_take(count, policy, canaries, expected):
+    found = [Probe("n%02d" % number, version="1.0", domains={"rack": "r%d" % (number % 2)}) for number in range(count)] or [Probe("x", version="2.0")]
+    made = plan.build("2.0", found, limits.complete(policy, 10), canaries=[probe.name for probe in found[:canaries]])
+    assert plan.estimate(made, 100) == expected
+
+
+def test_an_approval_does_not_change_what_is_approved():
+    found = probes("a-r1")
+    assert plan.build("2.0", found, dict(POLICY, approved="x")).sha256 == plan.build("2.0", found, POLICY).sha256
+
+
+def test_the_plan_for_people():
+    made = plan.build("2.0", probes("a-r1") + [Probe("b-r2", version="2.0")], POLICY)
+    lines = plan.describe(made, "x")
+    assert lines[0].startswith("Rollout x: 1 of 2 nodes to 2.0, at most 1 down at a time, stop at 1 failed (plan ")
+    assert lines[1:] == ["  1. a-r1 (rack_r1): driver 1.0 -> 2.0", "  left out: b-r2, skipped, already at 2.0"]
+
+
+def story(*nodes, finished=None, **fields):
+    """What an earlier run of the rollout left behind."""
+    view = state.Rollout(rollout_id="x", run="before", finished=finished, **fields)
+    for node in nodes:
+        view.nodes.put(dataclasses.replace(node, from_version=node.from_version or "1.0", to_version=node.to_version or "2.0"))
+    return view
+
+
+@pytest.mark.parametrize("value", state.IN_FLIGHT)
+def test_a_canary_that_was_in_flight_when_its_controller_died_is_one_again(value):
+    left = story(state.Node("z-r9", value, canary=True))
+    for named in (["z-r9"], []):
+        made = plan.build("2.0", probes("a-r1", "z-r9"), POLICY, previous=left, canaries=named)
+        assert (made.order, made.suspects, made.canaries) == (["z-r9", "a-r1"], ["z-r9"], ["z-r9"])
+        assert any("z-r9" in line and "was in flight when its controller died, canary" in line for line in plan.describe(made, "x"))
+    assert plan.build("2.0", probes("a-r1", "z-r9"), POLICY, previous=story(state.Node("z-r9", value)), canaries=["z-r9"]).canaries == ["z-r9"]
+
+
+def test_nobody_goes_beside_a_canary_that_is_taken_up_again():
+    made = plan.build("2.0", probes("a-r1", "z-r9"), limits.complete({"max_down": 2, "canary_soak_s": 60}, 2), canaries=["z-r9"],
+                      previous=story(state.Node("z-r9", "soaking", canary=True)))
+    event = {"event": "plan", "run": "r", "time": "2026-01-01T00:00:00.000Z", "rollout_id": "x", "target": "2.0", "order": made.order, "nodes": made.nodes,
+             "policy": made.policy, "sha256": made.sha256}
+    view = state.reduce([event])
+    assert gate.decide(view, state.DRAIN, "z-r9").answer == "go"
+    assert gate.decide(view, state.DRAIN, "a-r1").answer == "wait"
+    assert gate.decide(view, state.DRAIN, "a-r1", ["a-r1"]).answer == "stop", "the canary has left the play"
+
+
+def test_one_canary_of_a_stratum_is_enough_also_when_it_was_in_flight():
+    found = [Probe(name, version="1.0", stratum="h100") for name in ("a", "b", "c")]
+    made = plan.build("2.0", found, POLICY, previous=story(state.Node("c", "down")), canaries_per_stratum=1)
+    assert made.canaries == ["c"]
+
+
+@pytest.mark.parametrize(
+    "probe, words",
+    [
+        (Probe("c", reachable=False), "c, which cannot go: lost, did not answer before the rollout: unreachable"),
+        (Probe("c", version="1.0", error="dpkg is broken"), "c, which cannot go: failed, could not be examined: dpkg is broken"),
+        (Probe("c", version="1.0", quarantined="a marker"), "c, which cannot go: quarantined, was quarantined before: a marker"),
+    ],
+)
+def test_a_canary_that_cannot_go_is_said_before_anybody_goes(probe, words):
+    with pytest.raises(plan.PlanError, match=words + ".*repaired.*rollout_canaries.*Nothing was changed"):
+        plan.build("2.0", probes("a-r1") + [probe], POLICY, canaries=["c"])
+
+
+def test_a_canary_that_is_where_it_should_go_stands_in_nobodys_way():
+    found = probes("a-r1") + [Probe("c", version="2.0"), Probe("d", version="2.0")]
+    made = plan.build("2.0", found, POLICY, previous=story(state.Node("d", "done")), canaries=["c", "d"])
+    assert (made.order, made.canaries) == (["a-r1"], [])
+    assert (made.nodes["d"]["canary"], made.nodes["c"].get("canary", False)) == (True, False), "one that was at the target before has shown nothing"
+
+
+GONE, MARKED = Probe("a", reachable=False), Probe("a", version="1.0", quarantined="a marker")
+
+
+@pytest.mark.parametrize(
+    "found, left, expected",
+    [
+        (GONE, state.Node("a", "lost", failure="lost", signature="s"), ("lost", "lost", "s")),
+        (GONE, state.Node("a", "rolled_back", failure="hard", signature="s"), ("lost", "hard", "s")),
+        (MARKED, state.Node("a", "quarantined", failure="hard", signature="s"), ("quarantined", "hard", "s")),
+        (MARKED, state.Node("a", "lost", failure="lost"), ("quarantined", "lost", "")),
+        (GONE, state.Node("a", "lost", failure="sick"), ("lost", "sick", "")),  # it was so before the first run
+        (GONE, state.Node("a", "pending"), ("lost", "sick", "")),  # nobody had touched it
+        (GONE, state.Node("a", "done"), ("lost", "sick", "")),
+        (MARKED, state.Node("a", "pending"), ("quarantined", "sick", "")),
+        (Probe("a", version="1.0", error="dpkg"), state.Node("a", "rolled_back", failure="hard"), ("failed", "hard", "")),
+        (Probe("a", version=None), state.Node("a", "rolled_back", failure="hard"), ("failed", "hard", "")),
+    ] + [(GONE, state.Node("a", value), ("lost", "lost", "")) for value in state.IN_FLIGHT]
+    + [(MARKED, state.Node("a", value), ("quarantined", "hard", "")) for value in state.IN_FLIGHT],
+)
+@pytest.mark.parametrize("finished", [None, "2026-01-01T00:00:00.000Z"])
+def test_what_a_rollout_did_to_a_node_is_charged_to_its_next_run_too(found, left, expected, finished):
+    node = plan.build("2.0", [found], POLICY, previous=story(left, finished=finished)).nodes["a"]
+    assert (node["state"], node["failure"], node.get("signature", "")) == expected
+
+
+def test_a_node_that_is_left_out_is_charged_too():
+    left = story(state.Node("y", "lost", failure="lost"), state.Node("z", "quarantined", failure="sick"), state.Node("x", "down"))
+    nodes = plan.build("2.0", probes("a-r1"), POLICY, previous=left, abandoned=["x"]).nodes
+    assert {name: nodes[name]["failure"] for name in "xyz"} == {"x": "lost", "y": "lost", "z": "sick"}
+
+
+@pytest.mark.parametrize("value", ["rolled_back", "failed"])
+def test_failures_stand_in_a_run_that_goes_on_and_are_tried_again_in_a_new_one(value):
+    left = state.Node("a", value, failure="hard", signature="s", reason="GPU 3 is gone")
+    found = [Probe("a", version="1.0"), Probe("b", version="1.0")]
+    going_on = plan.build("2.0", found, POLICY, previous=story(left))
+    node = going_on.nodes["a"]
+    assert (going_on.order, node["state"], node["failure"], node["signature"], node["reason"]) == (["b"], value, "hard", "s", "GPU 3 is gone")
+    assert any("run before did not end" in line for line in plan.describe(going_on, "x")) and any(
+        "failures count on: a" in line and "rollout_verb=retry" in line for line in plan.describe(going_on, "x"))
+    anew = plan.build("2.0", found, POLICY, previous=story(left, finished="2026-01-01T00:00:00.000Z"))
+    assert anew.order == ["a", "b"] and anew.nodes["a"].get("failure", "") == ""
+    assert "1. a: driver 1.0 -> 2.0, tried again after: %s, GPU 3 is gone" % value in "\n".join(plan.describe(anew, "x"))
+    sick = plan.build("2.0", found, POLICY, previous=story(state.Node("a", "failed", failure="sick")))
+    assert sick.order == ["a", "b"], "it is examined again"

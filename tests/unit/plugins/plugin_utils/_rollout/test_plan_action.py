@@ -1,0 +1,117 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The action rollout_plan: what it refuses before anything is written."""
+
+from __future__ import annotations
+
+import re
+from unittest import mock
+
+import pytest
+from ansible.parsing.dataloader import DataLoader
+
+from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate, rollout_plan, rollout_report
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger, publish
+
+pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
+
+
+def audit(version="1.0"):
+    return {"audit": {"versions": {"loaded": version}}}
+
+
+@pytest.fixture
+def act(tmp_path, url):
+    """act(names, forks, option=...) plans; act.book is the ledger."""
+
+    def run(names="ab", forks=50, check=False, plugin=rollout_plan, **more):
+        arguments = dict({"artifact_dir": str(tmp_path), "ledger": url, "rollout_id": "r1"}, **more)
+        if plugin is rollout_plan:
+            arguments = dict({"target": "2.0", "audits": {name: audit() for name in names}, "markers": {name: {"stat": {}} for name in names}}, **arguments)
+        task = mock.Mock(args=arguments, async_val=0, check_mode=check, diff=False, action="x", environment=None)
+        action = plugin.ActionModule(task, mock.Mock(), mock.Mock(check_mode=check), DataLoader(), mock.Mock(), None)
+        action._load_name = "x"
+        action._shared_loader_obj = mock.Mock()
+        return action.run(task_vars={"ansible_forks": forks, "inventory_hostname": names[0]})
+
+    run.book = ledger.Ledger(str(tmp_path), "r1", url)
+    return run
+
+
+FLEET = "abcdefghij"
+
+
+@pytest.mark.parametrize(
+    "policy, forks, needed",
+    [
+        ({"max_down": 3}, 2, "rollout_max_down is 3, and this run has 2 forks.*--forks 3 or more"),
+        ({"max_down": 3}, 3, ""),
+        ({"max_down": 3, "max_draining": 2}, 3, ""),
+        ({"max_down": 2, "max_draining": 4}, 4, "rollout_max_down is 2 and rollout_max_draining 4, and this run has 4 forks.*--forks 6 or more"),
+        ({"max_down": 2, "max_draining": 4}, 6, ""),
+        ({"max_down": 50}, 10, ""),  # there are ten nodes
+        ({"max_down": 50}, 9, "--forks 10 or more"),
+        ({"max_down": 50, "max_draining": 60}, 9, "--forks 10 or more"),
+    ],
+)
+def test_forks_for_all_that_may_be_in_flight(act, policy, forks, needed):
+    result = act(FLEET, forks, **policy)
+    assert bool(result.get("failed")) == bool(needed), result.get("msg")
+    if needed:
+        assert re.search(needed, result["msg"]), result["msg"]
+        assert act.book.events() == [] and "Nothing was changed" in result["msg"]
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"canaries_per_stratum": -1}, "rollout_canaries_per_stratum is -1; expected a number of at least 0"),
+        ({"canaries_per_stratum": 3}, "rollout_canaries_per_stratum is 3, and the rollout has 2 nodes; expected at most as many"),
+        ({"canaries": ["a", "a"]}, "rollout_canaries names a twice"),
+        ({"canaries": ["a", "z"]}, "not among the nodes of this rollout: z"),
+        ({"canaries": ["a"], "canary_failures": 2}, "rollout_canary_failures is 2, and there is 1 canary; expected at most as many"),
+        ({"canary_failures": -1}, "rollout_canary_failures is -1"),
+        ({"canary_soak_s": -5}, "rollout_canary_soak_s is -5"),
+        ({"hold_age_s": -1}, "rollout_hold_age_s is -1; expected 0 to 3600 seconds"),
+        ({"hold_age_s": 86400}, "rollout_hold_age_s is 86400; expected 0 to 3600 seconds"),
+        ({"hold_deadline_s": 0}, "rollout_hold_deadline_s is 0; expected 1 to 604800 seconds"),
+        ({"node_s": 0}, "rollout_node_s is 0; expected 1 or more"),
+        ({"growth_start": 0}, "rollout_growth_start is 0"),
+    ],
+)
+def test_options_that_nobody_can_follow_are_refused_before_anything_is_written(act, options, words):
+    result = act(**options)
+    assert result.get("failed") and words in result["msg"], result
+    assert "Nothing was changed" in result["msg"] and act.book.events() == []
+
+
+def test_the_gate_refuses_them_too(act):
+    act()
+    result = act(plugin=rollout_gate, phase="drain", hold_age_s=-1)
+    assert result["failed"] and "rollout_hold_age_s is -1" in result["msg"]
+
+
+def test_canaries_that_are_done_may_still_be_counted_with_the_failures_that_are_allowed(act):
+    assert not act(audits={"a": audit("2.0"), "b": audit()}, canaries=["a", "b"], canary_failures=2).get("failed")
+
+
+def test_a_report_that_cannot_be_made_keeps_no_rollout_from_beginning(act, monkeypatch):
+    monkeypatch.setattr(publish, "gather", mock.Mock(side_effect=KeyError("soaking")))
+    warned = []
+    monkeypatch.setattr("ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action.display.warning", warned.append)
+    result = act()
+    assert not result.get("failed"), result.get("msg")
+    assert [event["event"] for event in act.book.events()] == ["plan"]
+    assert warned == ["The report of rollout r1 cannot be made: KeyError: 'soaking'. The rollout goes on without it."]
+
+
+def test_a_report_that_cannot_be_made_at_the_end_changes_no_verdict(act, monkeypatch):
+    act("a")
+    monkeypatch.setattr(publish, "gather", mock.Mock(side_effect=KeyError("soaking")))
+    result = act("a", plugin=rollout_report, end=True)
+    assert result["failed"] and result["verdict"] == "incomplete" and "is incomplete. No report of it could be made" in result["msg"]
+    assert act.book.view().finished and act.book.owner()["ended"]
+    assert not act(audits={"a": audit("2.0")}).get("failed")
+    result = act("a", plugin=rollout_report, end=True)
+    assert not result.get("failed") and result["verdict"] == "complete"

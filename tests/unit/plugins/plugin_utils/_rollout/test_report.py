@@ -1,0 +1,491 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The report of a rollout: the document, the table, Markdown, JUnit XML, the page and the numbers for Prometheus."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+import time
+from xml.etree import ElementTree
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
+    axis,
+    estimate,
+    ledger,
+    limits,
+    metrics,
+    page,
+    publish,
+    report,
+    state,
+    timeline,
+)
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._report.test_formats import EVIL, Page
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout.stories import START, Story
+
+RACKS = {"a1": {"rack": "rack_a"}, "a2": {"rack": "rack_a"}, "b1": {"rack": "rack_b"}, "b2": {"rack": "rack_b"}}
+
+
+def story():
+    """One done, one rolled back, one lost, one that did not go."""
+    made = Story("a1", "b1", "a2", "b2", canaries=["a1"], domains=RACKS, max_down=2, failure_budget=2)
+    made.done("a1").fails("b1").fails("a2", "lost", "stopped answering", "reboot", "lost")
+    return made.end()
+
+
+def document(made=None, ended=True):
+    made = made or story()
+    found = timeline.build(made.events)
+    return report.document(found.view, ended, ledger.timestamp(made.now), made.events[-1]["time"]), found
+
+
+def pages(made=None, ended=True):
+    doc, found = document(made, ended)
+    return Page(page.html_text(doc, found)), doc
+
+
+def seconds(number):
+    return START.timestamp() + number
+
+
+class TestDocument:
+    def test_the_verdict_and_its_reasons_come_first(self):
+        doc = document()[0]
+        assert list(doc)[:4] == ["verdict", "reasons", "next_steps", "schema"]
+        assert (doc["verdict"], doc["schema"]) == ("failed", "gpufleet.report/1")
+        assert doc["reasons"] == [
+            "No further node starts: the failure budget of 2 is spent by b1, a2.", "1 node lost: a2.", "1 node rolled back: b1.",
+            "1 node did not go: b2.", "1 of 4 nodes done or skipped."]
+        assert doc["next_steps"][0].startswith("a2 (lost): Is it on") and "b1 (rolled_back)" not in doc["next_steps"][1]
+        assert "with a larger budget" in doc["next_steps"][-1]
+        assert json.loads(files.json_text(doc)) == doc == json.loads(files.json_text(doc, dense=True))
+
+    def test_a_node_that_an_operator_left_out_is_the_first_thing_it_says_of_a_complete_rollout(self):
+        made = Story("a1", "a2", "b1", domains=RACKS, states={"b1": "skipped"})
+        made.done("a1").add("control", verb="skip", user="kim", reason="its user needs it", node="a2").end()
+        doc = document(made)[0]
+        assert doc["verdict"] == "complete" and doc["left_out"] == ["a2"]
+        assert doc["reasons"] == [
+            "1 node left out by an operator, and still at its old version: a2 (skipped by kim: its user needs it).",
+            "Every other node is done or had nothing to do: 1 done, 1 skipped."]
+        assert doc["next_steps"] == ["a2 (left out by an operator): the next run takes it, unless it is skipped again."]
+        made.events.pop()
+        assert "rollout_verb=retry" in document(made)[0]["next_steps"][-1], "the run did not come to its end"
+        made.end()
+        assert report.table(doc)[-1] == "complete, without 1 node that an operator left out (a2): 1 done, 2 skipped, target 2.0"
+        assert "left out by an operator" in report.markdown_text(doc).split("## ", maxsplit=1)[0]
+        assert document(Story("a1").done("a1").end())[0]["left_out"] == []
+
+    def test_what_it_says_of_a_node(self):
+        node = document()[0]["nodes"]["b1"]
+        assert (node["state"], node["from"], node["to"], node["failure"], node["domains"], node["canary"], node["attempt"]) == (
+            "rolled_back", "1.0", "2.0", "hard", {"rack": "rack_b"}, False, 1)
+        assert [(step["name"], step["status"]) for step in node["steps"]][-3:] == [
+            ("validate", "failed"), ("rollback_install", "ok"), ("rollback_validate", "ok")]
+        assert report.failed_step(node) == "validate"
+
+    def test_how_much_of_the_budgets_is_used(self):
+        assert document()[0]["budgets"] == {
+            "down": {"used": 1, "limit": 2, "window": None}, "draining": {"used": 0, "limit": 2}, "failures": {"used": 3, "limit": 2}}
+
+    @pytest.mark.parametrize("change, words", [
+        (lambda made: made.add("control", verb="pause", user="kim", reason="fabric"), "Paused by kim: fabric."),
+        (lambda made: made.add("control", verb="stop", user="kim", reason="fabric"), "Stopped by kim: fabric."),
+        (lambda made: made.add("hold", names=["alerts"], reason="alerts: 1 series"), "Held: alerts: 1 series."),
+        (lambda made: made.go("a1", "drain"), "1 node in flight: a1."),
+    ])
+    def test_why_a_rollout_stands_as_it_does(self, change, words):
+        made = Story("a1", "b1")
+        change(made)
+        assert words in document(made, ended=False)[0]["reasons"]
+
+    def test_a_plan_that_nobody_approved_says_so(self):
+        made = Story("a1")
+        made.events[0]["policy"]["approved"] = ""
+        assert "Nobody has approved this plan, so no node starts." in document(made, False)[0]["reasons"]
+
+    def test_a_hold_that_is_over_is_not_named(self):
+        made = Story("a1").add("hold", names=["x"], reason="x: y").add("hold", names=[], reason="")
+        assert not [reason for reason in document(made, False)[0]["reasons"] if reason.startswith("Held")]
+
+    def test_nodes_that_were_left_in_flight_come_first_in_what_to_do(self):
+        made = Story("a1", "b1").go("a1", "install")
+        doc = document(made)[0]
+        assert doc["verdict"] == "incomplete" and doc["next_steps"][0].startswith("Run the same playbook again")
+        assert "1 node left in flight: a1." in doc["reasons"]
+
+    def test_nothing_planned(self):
+        doc = report.document(state.Rollout(), True)
+        assert doc["verdict"] == "incomplete" and doc["reasons"] == ["No node was planned."]
+
+
+class TestTables:
+    def test_the_table_ends_with_the_verdict(self):
+        lines = report.table(document()[0])
+        assert lines[0].split() == ["node", "state", "from", "to", "took"] and lines[2].split()[:4] == ["a1", "done", "1.0", "2.0"]
+        assert "b1: GPU 3 is gone" in lines
+        assert lines[-1] == "failed: 1 pending, 1 done, 1 rolled_back, 1 lost, target 2.0"
+
+    def test_many_nodes_that_are_well_are_counted(self):
+        made = Story(*["n%d" % number for number in range(400)], failure_budget=5)
+        made.fails("n7")
+        lines = report.table(document(made, False)[0])
+        assert len(lines) < 10 and "... and 399 nodes that are done, skipped or pending" in lines and any(line.startswith("n7 ") for line in lines)
+
+    def test_markdown_begins_with_the_verdict_and_why(self):
+        text = report.markdown_text(document()[0])
+        lines = text.splitlines()
+        assert lines[0] == "# Driver rollout to 2.0: failed" and lines[2].startswith("- No further node starts")
+        assert text.index("## What to do") < text.index("## Nodes that need attention") < text.index("## Budgets") < text.index("## Nodes\n")
+        assert re.search(r"^\| b1 \| rolled\\_back \| validate \| GPU 3 is gone \| yes, as before \|$", text, re.MULTILINE)
+
+    def test_markdown_cells_hold_on_to_their_row(self):
+        made = Story("a1").fails("a1", reason="GPU 3 | is\ngone <b>")
+        assert "GPU 3 \\| is gone \\<b\\>" in report.markdown_text(document(made)[0])
+
+    def test_junit_has_the_rollout_and_a_case_for_each_node(self):
+        root = ElementTree.fromstring(report.junit_text(document()[0]).split("\n", 1)[1])
+        whole, nodes = root.findall("testsuite")
+        assert (whole.get("failures"), whole.find("testcase").get("name")) == ("1", "verdict")
+        assert (nodes.get("tests"), nodes.get("failures"), nodes.get("errors"), nodes.get("skipped")) == ("4", "1", "1", "1")
+        cases = {case.get("name"): case for case in nodes.findall("testcase")}
+        assert list(cases["a1"]) == [] and cases["b1"].find("failure").get("message") == "GPU 3 is gone"
+        assert cases["a2"].find("error").get("type") == "lost" and cases["b2"].find("skipped").get("message") == "pending"
+
+    @pytest.mark.parametrize("made, ended, outcome", [
+        (Story("a1").done("a1").end(), True, None), (Story("a1", "b1").done("a1").end(), True, "error"), (Story("a1").go("a1"), False, "skipped"),
+        (Story("a1").fails("a1"), True, "failure")])
+    def test_junit_never_passes_what_is_not_complete(self, made, ended, outcome):
+        root = ElementTree.fromstring(report.junit_text(document(made, ended)[0]).split("\n", 1)[1])
+        case = root.find("testsuite/testcase")
+        assert [child.tag for child in case] == ([outcome] if outcome else [])
+
+    @pytest.mark.parametrize("given, expected", [(0, "0 s"), (59.4, "59 s"), (61, "1 min 01 s"), (3723, "1 h 02 min")])
+    def test_lengths_of_time(self, given, expected):
+        assert report.span(given) == expected
+
+
+class TestTimeline:
+    def test_what_each_node_did_when(self):
+        found = timeline.build(story().events)
+        assert [(span.phase, span.start - seconds(0), span.end - seconds(0)) for span in found.spans["a1"]] == [
+            ("drain", 1, 61), ("down", 61, 331), ("validate", 331, 381)]
+        assert [span.phase for span in found.spans["b1"]] == ["drain", "down", "validate", "rollback"]
+        assert [state_ for dummy, state_ in found.marks["a2"]] == ["lost"] and "b2" not in found.spans
+
+    def test_soak_is_a_phase_of_its_own(self):
+        node = state.Node("a", state="validating", steps=[state.Step("soak", "2026-01-01T00:00:00.000Z")])
+        assert timeline.phase_of(node) == "soak"
+
+    def test_what_goes_on_has_no_end(self):
+        found = timeline.build(Story("a1").go("a1", "install").events)
+        assert [span.end is None for span in found.spans["a1"]] == [False, True]
+
+    def test_a_drain_that_was_lifted_is_over_and_is_no_failure(self):
+        made = Story("a1").grant("a1").step("a1", "drain").add("state", 9, node="a1", state="pending")
+        found = timeline.build(made.events)
+        assert [span.end is not None for span in found.spans["a1"]] == [True] and found.marks == {}
+
+    def test_how_much_of_the_budgets_was_used_and_of_how_much(self):
+        made = Story("a1", "b1", max_down=1, failure_budget=1).done("a1")
+        made.add("control", 1, verb="set_budget", user="kim", reason="x", policy={"max_down": 2})
+        made.fails("b1", "quarantined")
+        points = [(point.time - seconds(0), point.draining, point.down, point.failures, point.max_down) for point in timeline.build(made.events).points]
+        assert points[:4] == [(0, 0, 0, 0, 1), (1, 1, 0, 0, 1), (61, 0, 1, 0, 1), (381, 0, 0, 0, 1)]
+        assert points[4][4] == 2 and points[-1][2:4] == (1, 1), "a node in quarantine keeps its slot"
+
+    def test_nodes_broken_elsewhere_take_slots_and_sick_ones_no_budget(self):
+        made = Story("a1", max_down=3, broken_elsewhere=2).fails("a1", "failed", failure="sick", step="evidence")
+        point = timeline.build(made.events).points[-1]
+        assert (point.down, point.failures) == (2, 0)
+
+    def test_a_second_run_goes_on_with_the_same_story(self):
+        made = Story("a1", "b1").go("a1", "install")
+        made.run = "run2"
+        made.now += datetime.timedelta(hours=20)
+        nodes = {name: dict(made.plan["nodes"][name]) for name in made.names}
+        nodes["a1"]["suspect"] = True
+        planned = dict(made.plan)
+        planned["nodes"] = nodes
+        made.add("plan", **planned)
+        made.grant("a1").step("a1", "evidence").step("a1", "validate", 30).add("state", 40, node="a1", state="done").end()
+        found = timeline.build(made.events)
+        assert [span.phase for span in found.spans["a1"]][:2] == ["drain", "down"] and found.spans["a1"][-1].end is not None
+        assert [word["what"] for word in found.words] == ["planned", "planned"]
+
+    def test_events_of_a_run_that_was_taken_over_change_nothing(self):
+        made = Story("a1").go("a1", "drain")
+        before = timeline.build(made.events)
+        made.run = "other"
+        made.step("a1", "install").add("control", verb="pause", user="x", reason="y")
+        after = timeline.build(made.events)
+        assert after.spans == before.spans and after.words == before.words
+
+    def test_it_comes_to_the_same_rollout_as_the_reducer(self):
+        events = story().events
+        one, other = timeline.build(events).view, state.reduce(events)
+        assert [vars(node) for node in one.nodes.everything()] == [vars(node) for node in other.nodes.everything()]
+
+
+class TestAxis:
+    def test_time_runs_from_left_to_right(self):
+        made = axis.Axis([(0, 100), (50, 200)], 10.0, 210.0)
+        assert [made.x(time_) for time_ in (0, 100, 200, 900)] == [10.0, 110.0, 210.0, 210.0] and made.breaks() == []
+
+    def test_a_night_between_two_runs_is_cut_out(self):
+        made = axis.Axis([(0, 3600), (90000, 93600)], 0.0, 1000.0)
+        ((where, length),) = made.breaks()
+        assert length == 86400 and made.x(3600) < where < made.x(90000) and made.x(93600) == 1000.0
+        assert made.x(40000) == made.x(90000), "what lies in the pause stands at its end"
+        assert made.x(3600) > 450
+
+    @pytest.mark.parametrize("length", [0.5, 3, 47, 500, 4000, 50000, 10 ** 6, 10 ** 8])
+    def test_ticks_are_readable_whatever_the_length(self, length):
+        made = axis.Axis([(1000000007.25, 1000000007.25 + length)], 0.0, 790.0)
+        ticks = made.ticks()
+        assert 1 <= len(ticks) <= 13 and all(0 <= where <= 790.001 for where, dummy in ticks)
+        assert all(second[0] - first[0] >= 62 for first, second in zip(ticks, ticks[1:]))
+
+    def test_one_moment_is_no_division_by_nothing(self):
+        assert axis.Axis([(5.0, 5.0)], 0.0, 100.0).x(5.0) == 0.0
+
+
+class TestPage:
+    def test_an_operator_sees_the_state_then_the_nodes_then_what_to_do(self):
+        found, doc = pages()
+        assert found.all("h1")[0]["text"].split() == "FAILED 1 lost, 1 rolled back, 1 did not go; 1 of 4 nodes done".split()
+        assert found.all("li")[0]["text"] == doc["reasons"][0]
+        cards = found.all("details", class_="node")
+        assert [card["attributes"]["data-node"] for card in cards] == ["a2", "b1"] and all("open" in card["attributes"] for card in cards)
+        assert "GPU 3 is gone" in cards[1]["text"] and "validate" in cards[1]["text"] and report.NEXT_STEP["rolled_back"] in cards[1]["text"]
+        order = [one["attributes"].get("id") for one in found.all("section") if one["attributes"].get("id")]
+        assert order == ["attention", "budgets", "timeline", "nodes", "said"]
+
+    def test_every_state_is_told_by_a_sign_and_a_word_and_every_phase_by_a_pattern(self):
+        made = Story("a1", "b1", "c1", "d1", failure_budget=9, common_cause=0).done("a1").fails("b1").fails("c1", "quarantined").fails("d1", "lost")
+        found = pages(made.end())[0]
+        said = [one["text"] for one in found.all("text")]
+        for words in ("✓ done", "↩ rolled back", "⊘ quarantined", "? lost"):
+            assert words in said
+        fills = {one["attributes"].get("fill") for one in found.all("rect")}
+        assert {"url(#tdrain)", "url(#tvalidate)", "url(#trollback)"} <= fills
+        patterns = {one["attributes"]["id"] for one in found.all("pattern")}
+        assert {fill[5:-1] for fill in fills if fill} <= patterns
+
+    def test_rows_are_grouped_by_failure_domain(self):
+        found = pages()[0]
+        heads = [one["text"] for one in found.all("text", class_="heading")]
+        assert heads[-2:] == ["rack_a", "rack_b"]
+
+    def test_a_running_rollout_shows_now_and_when_it_will_be_over(self):
+        made = Story("a1", "b1").done("a1").go("b1", "install")
+        found, doc = pages(made, False)
+        assert found.all("path", class_="now") and doc["estimate"]["measured"] == 1
+        assert "Time left: about" in found.all("section", class_="todo-now")[0]["text"]
+        assert not pages()[0].all("path", class_="now")
+
+    def test_a_complete_rollout_asks_for_nothing(self):
+        found, doc = pages(Story("a1").done("a1").end())
+        assert doc["next_steps"] == [] and not found.all("section", id_="attention") and "pass" in found.all("header")[0]["attributes"]["class"]
+
+    def test_nothing_is_loaded_and_nothing_of_a_node_becomes_markup(self):
+        made = Story(EVIL, "b1", rollout_id=EVIL, domains={EVIL: {EVIL: EVIL}}, canaries=[EVIL])
+        made.fails(EVIL, reason=EVIL).add("control", verb="pause", user=EVIL, reason=EVIL).add("hold", names=[EVIL], reason=EVIL)
+        for name in made.plan["nodes"]:
+            made.plan["nodes"][name]["from"] = EVIL
+        doc, found = document(made)
+        doc["target"] = doc["sha256"] = EVIL
+        source = page.html_text(doc, found)
+        shown = Page(source)
+        assert not shown.all("img") and not shown.all("b1") and len(shown.all("script")) == 1
+        assert "49" not in [one["text"] for one in shown.elements]
+        addresses = [(key, value) for one in shown.elements for key, value in one["attributes"].items()
+                     if key in ("src", "href", "action", "data", "style", "xlink:href") or key.startswith("on")]
+        assert all(key == "href" and value.startswith("#") for key, value in addresses)
+        assert "\x1b" not in source and "\u202e" not in source and "\x00" not in source
+        policy = [one["attributes"]["content"] for one in shown.all("meta") if "default-src" in (one["attributes"].get("content") or "")]
+        assert policy[0].startswith("default-src 'none'; style-src 'sha256-")
+
+    def test_all_other_files_stand_the_same(self):
+        made = Story(EVIL, domains={EVIL: {"rack": EVIL}}).fails(EVIL, reason=EVIL)
+        doc, found = document(made)
+        made_files = publish.contents(doc, found)
+        ElementTree.fromstring(made_files["junit.xml"].split("\n", 1)[1])
+        assert json.loads(made_files["report.json"])["nodes"][EVIL]["reason"] == EVIL
+        assert "<script" not in made_files["report.md"].replace("\\<script", "")
+        assert all(re.fullmatch(r"# .*|gpufleet_rollout_\w+\{(?:\w+=\"(?:[^\"\\]|\\.)*\",?)*\} [-0-9.e+]+", line) for line in made_files[
+            "rollout.prom"].splitlines())
+
+    def test_a_story_in_which_nothing_happened_can_be_shown(self):
+        assert pages(Story("a1", states={"a1": "skipped"}).end())[0].all("h1")
+
+    def test_a_step_line_keeps_its_peaks_however_many_points_it_has(self):
+        time_axis = axis.Axis([(0, 100)], 0.0, 100.0)
+        changes = [(number / 1000.0, 9 if number == 55555 else number % 2) for number in range(100000)]
+        path = page.steps(time_axis, changes, 100, 58, 10)
+        assert len(path) < 20000 and " V%.1f" % (58 - 50 * 0.9) in path
+
+
+@pytest.fixture(scope="module")
+def large():
+    domains = {"n%05d" % number: {"rack": "rack_%d" % (number % 125)} for number in range(10000)}
+    made = Story(*domains, domains=domains, max_down=200, failure_budget=50, common_cause=0)
+    for number, name in enumerate(domains):
+        if number < 9000:
+            if number % 900 == 5:
+                made.fails(name, "rolled_back", "GPU %d is gone" % number)
+            else:
+                made.done(name)
+            made.now -= datetime.timedelta(seconds=360)
+        elif number < 9200:
+            made.go(name, "install")
+            made.now -= datetime.timedelta(seconds=120)
+    made.now += datetime.timedelta(seconds=600)
+    made.events.sort(key=lambda event: event["time"])
+    return made
+
+
+class TestTenThousandNodes:
+    def test_the_page_is_small_and_quick_and_names_who_is_in_trouble(self, large):
+        begun = time.process_time()
+        doc, found = document(large, False)
+        source = page.html_text(doc, found)
+        took = time.process_time() - begun
+        assert took < 10, "%.1f s" % took
+        assert len(source.encode()) < 10 * 1000 * 1000 and source.count("<tr") < 1000 and source.count("<rect") < 5000
+        shown = Page(source)
+        assert len(shown.all("details", class_="node")) == 10 and "in flight (60 of 200)" in [one["text"] for one in shown.all("text")]
+        assert len(report.markdown_text(doc)) < 500000 and doc["counts"]["done"] == 8990
+
+
+class TestMetrics:
+    def test_names_types_and_numbers(self):
+        text = metrics.render(document()[0])
+        lines = text.splitlines()
+        assert lines[0] == "# rollout r1: failed" and lines[1].startswith("# No further node starts")
+        assert 'gpufleet_rollout_nodes{rollout="r1",state="done"} 1' in lines and 'gpufleet_rollout_nodes{rollout="r1",state="down"} 0' in lines
+        assert 'gpufleet_rollout_down_budget{rollout="r1"} 2' in lines and 'gpufleet_rollout_verdict{rollout="r1",verdict="failed"} 1' in lines
+        assert 'gpufleet_rollout_info{rollout="r1",target="2.0",plan="4be14be14be1"} 1' in lines
+        assert re.search(r'^gpufleet_rollout_started_timestamp_seconds\{rollout="r1"\} %d$' % seconds(0), text, re.MULTILINE)
+        names = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+        assert len(names) == len(set(names)) and all(re.fullmatch(r"gpufleet_rollout_[a-z_]+", name) for name in names)
+        samples = [line.split(" ")[0] for line in lines if not line.startswith("#")]
+        assert len(samples) == len(set(samples)), "no sample twice"
+
+    def test_what_is_not_known_is_left_out(self):
+        text = metrics.render(document(Story("a1"), False)[0])
+        assert "finished_timestamp" not in text and "down_window" not in text and "remaining_seconds" in text
+
+    @pytest.mark.parametrize("given, expected", [('a"b', 'a\\"b'), ("a\\b", "a\\\\b"), ("a\nb", "a\\nb")])
+    def test_labels_are_escaped(self, given, expected):
+        assert metrics.escape(given) == expected
+
+
+class TestEstimate:
+    @pytest.mark.parametrize("pending, ages, slots, durations, expected", [
+        (0, [], 1, [], (0, 0)), (10, [], 1, [], (9000, 9000)), (4, [], 2, [100], (200, 200)), (4, [50, 0], 2, [100], (300, 275)),
+        (0, [500], 1, [100, 200], (0, 0)), (3, [], 0, [10], (30, 30)), (1, [], 5, [100, 300], (200, 100)),
+    ])
+    def test_what_is_left(self, pending, ages, slots, durations, expected):
+        assert estimate.remaining(pending, ages, slots, durations, 900) == expected
+
+
+@pytest.fixture
+def book(tmp_path):
+    pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
+    made = ledger.Ledger(str(tmp_path), "r1")
+    Story("a1", "b1").go("a1", "install").write(made)
+    return made
+
+
+class TestPublish:
+    def test_every_file_is_there_and_for_nobody_else(self, book, tmp_path):
+        doc = publish.refresh(book, now=True, textfile_dir=str(tmp_path / "collector"))
+        found = {path.name: path for path in (tmp_path / "rollouts" / "r1").iterdir()}
+        assert set(publish.NAMES.values()) <= set(found) and doc["counts"] == {"pending": 1, "down": 1}
+        assert all(found[name].stat().st_mode & 0o777 == 0o600 for name in publish.NAMES.values())
+        (numbers,) = (tmp_path / "collector").iterdir()
+        assert numbers.name == "gpufleet_rollout_r1.prom" and numbers.stat().st_mode & 0o777 == 0o644
+        assert numbers.read_text() == found["rollout.prom"].read_text()
+
+    def test_each_transition_is_written_at_once_while_they_are_few(self, book):
+        assert publish.refresh(book) is not None
+        assert publish.refresh(book) is None, "nothing has happened since"
+        book.transact(lambda transaction: transaction.append("step", run="run1", node="a1", step="reboot"))
+        assert publish.refresh(book)["nodes"]["a1"]["steps"][-1]["name"] == "reboot"
+
+    def test_a_storm_of_transitions_does_not_become_a_storm_of_reports(self, book, monkeypatch):
+        written = []
+        monkeypatch.setattr(publish.files, "write", lambda *args, **more: written.append(time.sleep(0.05)))
+        monkeypatch.setattr(publish, "SAVED_S", 0.3)
+        for dummy in range(20):
+            book.transact(lambda transaction: transaction.append("control", run="run1", verb="pause", user="x", reason="y"))
+            publish.refresh(book)
+        assert 1 <= len(written) < 10
+
+    def test_what_came_too_thick_is_written_by_one_who_waits(self, book, monkeypatch):
+        publish.refresh(book)
+        path = book.path("report.lock")
+        with open(path, "w") as stream:
+            json.dump({"saved_s": -1.0, "time": time.time() - 100, "took_s": 0.5, "event": 0}, stream)
+        assert publish.refresh(book, idle=True) is None, "somebody has just looked"
+        monkeypatch.setattr(publish, "LOOK_S", 0.0)
+        assert publish.refresh(book, idle=True) is not None
+
+    @pytest.mark.parametrize("junk", ["", "x", "[]", '{"saved_s": "x"}', '{"time": null}'])
+    def test_a_note_that_cannot_be_read_keeps_nobody_from_writing(self, book, junk):
+        publish.refresh(book)
+        with open(book.path("report.lock"), "w") as stream:
+            stream.write(junk)
+        assert publish.refresh(book) is not None
+
+    @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), ValueError("a template's"), RuntimeError("anything")])
+    @pytest.mark.parametrize("now", [False, True])
+    def test_a_report_that_cannot_be_written_is_said_and_the_rollout_goes_on(self, book, monkeypatch, error, now):
+        said = []
+
+        def broken(*args, **more):
+            raise error
+
+        monkeypatch.setattr(publish.files, "write", broken)
+        doc = publish.refresh(book, now=now, complain=said.append)
+        assert doc["verdict"] == "running" and len(said) == 1 and str(error) in said[0] and "goes on without it" in said[0]
+
+    def test_a_directory_that_cannot_be_made_is_said(self, book, monkeypatch, tmp_path):
+        (tmp_path / "rollouts" / "r1").write_text("a file where a directory should be")
+        said = []
+        assert publish.refresh(book, complain=said.append) is None and len(said) == 1
+        assert publish.refresh(book, now=True, complain=said.append)["verdict"] == "running" and len(said) == 2
+
+    def test_who_finds_another_one_writing_does_not_wait(self, book):
+        publish.refresh(book)
+        book.transact(lambda transaction: transaction.append("step", run="run1", node="a1", step="reboot"))
+        with publish.places.alone(book.path("report.lock"), 0):
+            begun = time.monotonic()
+            assert publish.refresh(book) is None
+        assert time.monotonic() - begun < 5
+
+    def test_old_files_stay_whole_when_new_ones_cannot_be_put_in_place(self, book, monkeypatch):
+        publish.refresh(book, now=True)
+        before = open(book.path("report.json")).read()
+        monkeypatch.setattr(files.os, "replace", lambda *args: (dummy for dummy in ()).throw(OSError("disk")))
+        said = []
+        publish.refresh(book, now=True, complain=said.append)
+        assert open(book.path("report.json")).read() == before and "disk" in said[0]
+
+    @pytest.mark.parametrize("name, expected", [("upgrade-535.1", "gpufleet_rollout_upgrade_535_1.prom"), ("x", "gpufleet_rollout_x.prom")])
+    def test_the_collectors_file_is_named_for_the_rollout(self, name, expected):
+        assert publish.textfile_name(name) == expected
+
+
+def test_queries_of_the_policy_are_text_by_name():
+    assert limits.complete({"holds": {"a": "up == 0"}}, 1)["holds"] == {"a": "up == 0"}
+    for wrong in (["a"], {"a": 1}, {"a": ""}, "x"):
+        with pytest.raises(limits.LimitError, match="holds"):
+            limits.complete({"holds": wrong}, 1)

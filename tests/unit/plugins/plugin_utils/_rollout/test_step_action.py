@@ -1,0 +1,78 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The action rollout_step, as far as it touches the node: its own copies of documents."""
+
+from __future__ import annotations
+
+import json
+from unittest import mock
+
+from ansible.parsing.dataloader import DataLoader
+
+from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_step
+
+BASE = {"artifact_dir": "/nowhere", "mode": "none", "name": "drain", "documents": {"baseline": {"b": 1, "a": [2]}, "other": {}}}
+
+
+def act(check=False, file=None, copied=None, **more):
+    """(result, what was asked of the node)"""
+    args = {key: value for key, value in dict(BASE, **more).items() if not (key == "name" and "failed" in more)}
+    task = mock.Mock(args=args, async_val=0, check_mode=check, diff=False, action="x", environment=None)
+    task.copy.side_effect = lambda: mock.Mock(args=None)
+    action = rollout_step.ActionModule(task, mock.Mock(), mock.Mock(check_mode=check), DataLoader(), mock.Mock(), None)
+    action._load_name = "x"
+    action._shared_loader_obj = mock.Mock()
+    calls = []
+
+    def get(name, task, **dummy):
+        calls.append((name, task.args))
+        return mock.Mock(run=lambda task_vars: copied or {"changed": True})
+
+    def execute(module_name, module_args, task_vars):
+        calls.append((module_name, module_args))
+        return file or {"changed": False}
+
+    action._execute_module = execute
+    action._shared_loader_obj.action_loader.get.side_effect = get
+    return action.run(task_vars={"inventory_hostname": "a1"}), calls
+
+
+def test_without_a_directory_the_node_is_not_asked():
+    result, calls = act()
+    assert calls == [] and result["progress"] == "a1: drain" and not result["changed"]
+
+
+def test_the_node_gets_the_named_documents_readable_for_root_alone():
+    result, calls = act(node_dir="/var/lib/gpufleet", node_documents=["baseline"])
+    assert result["changed"] and [name for name, dummy in calls] == ["ansible.legacy.file", "ansible.legacy.copy"]
+    assert calls[0][1] == {"path": "/var/lib/gpufleet", "state": "directory", "owner": "root", "group": "root", "mode": "0755"}
+    assert (calls[1][1]["dest"], calls[1][1]["mode"], calls[1][1]["owner"]) == ("/var/lib/gpufleet/baseline.json", "0600", "root")
+    assert json.loads(calls[1][1]["content"]) == BASE["documents"]["baseline"]
+    assert [call[1]["dest"] for call in act(node_dir="/d")[1][1:]] == ["/d/baseline.json", "/d/other.json"]
+
+
+def test_in_check_mode_nothing_is_written():
+    result, calls = act(check=True, node_dir="/var/lib/gpufleet")
+    assert calls == [] and not result["changed"] and not result.get("failed")
+
+
+def test_a_copy_that_was_the_same_is_no_change():
+    assert not act(copied={"changed": False}, node_dir="/d")[0]["changed"]
+
+
+def test_what_cannot_be_written_fails_with_node_place_and_reason():
+    result, calls = act(file={"failed": True, "msg": "Read-only file system"}, node_dir="/d")
+    assert result["failed"] and result["msg"] == "a1: its own copy of the documents could not be written to /d: Read-only file system" and len(calls) == 1
+    result, calls = act(copied={"failed": True, "msg": "No space left"}, node_dir="/d")
+    assert result["failed"] and result["msg"].endswith("/d: No space left") and len(calls) == 2
+
+
+def test_a_document_that_is_not_there_is_not_copied():
+    result, calls = act(node_dir="/d", node_documents=["verdict"])
+    assert result["failed"] and "rollout_step was told to copy verdict to the node; the documents are baseline, other" in result["msg"] and calls == []
+
+
+def test_no_password_of_an_address_is_kept():
+    result, dummy = act(failed="E: https://user:s3cret@mirror.example.com/debian is not signed, http://key@x and a@b")
+    assert result["progress"] == "a1: failed (E: https://***@mirror.example.com/debian is not signed, http://***@x and a@b)"

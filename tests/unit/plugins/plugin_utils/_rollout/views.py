@@ -1,0 +1,29 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rollouts in memory, for tests of what is decided about them."""
+
+from __future__ import annotations
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, state
+
+LATER = "2030-01-01T00:00:00.000Z"
+TIME = "2026-01-01T00:00:%02d.000Z"
+
+
+def view_of(states, suspects=(), canaries=(), domains=None, failures=None, window=None, **policy):
+    """A rollout whose nodes are in the STATES of a dictionary, in its order."""
+    view = state.Rollout(rollout_id="x", run="r", sha256="f" * 64, policy=limits.complete(policy, max(10, len(states))), total=len(states), window=window)
+    for number, (name, value) in enumerate(states.items()):
+        node = state.Node(name, value, number, suspect=name in suspects, canary=name in canaries, domains=(domains or {}).get(name, {}))
+        if value in state.IN_FLIGHT and name not in suspects:
+            phase = state.DRAIN if value == "draining" else state.DOWN
+            node.ticket = state.Ticket("t-" + name, phase, TIME % 0, LATER, view.sha256)
+        if value in state.FAILED:
+            node.failure = (failures or {}).get(name, state.HARD)
+        view.nodes.put(node)
+    return view
+
+
+def grant(name, phase="drain", second=1, run="r"):
+    return {"event": "grant", "node": name, "run": run, "time": TIME % second, "phase": phase, "ticket": "t", "expires": LATER}

@@ -224,7 +224,6 @@ needs_binding:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import holders
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, node
 
 # Return codes that say whether the kernel module is loaded: SUCCESS, LIB_RM_VERSION_MISMATCH, DRIVER_NOT_LOADED.
@@ -267,6 +266,9 @@ def main():
         module.exit_json(changed=False, needs_binding=True)
     result = describe(answer["snapshot"])
     if module.params["holders"]:
+        # Compiled only for those who ask.
+        from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import holders
+
         result["holders"] = holders.read()
     if module.params["fail_if_unavailable"] and not result["nvml_available"]:
         module.fail_json(msg="NVML cannot be read (%s): %s" % (answer["snapshot"]["status"], answer["snapshot"]["message"]), **result)

@@ -68,9 +68,3 @@ def test_the_model_keeps_its_limits_and_says_so_when_it_does_not(monkeypatch):
     monkeypatch.setattr(bench, "EFFICIENCY", 0.999)
     lines, kept = bench.modelled(model, times)
     assert kept is False and "LIMIT NOT KEPT" in lines[-1]
-
-
-def test_host_tasks_are_counted_apart_by_what_they_are_for():
-    counted = {"Plan the rollout": {"n0": ["audit", "marker", "plan", "hand over"], "n1": ["audit", "marker"]},
-               "Upgrade node after node": {"n0": ["a"], "n1": ["a", "b"]}}
-    assert bench.per_node(counted, ["n0", "n1"]) == (2, 2, 2, ["a", "b"])

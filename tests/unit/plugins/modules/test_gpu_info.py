@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("ansible.module_utils.basic", reason="modules need Ansible; what they call is tested without it")
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import holders
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, codes, snapshot, subsets
 from ansible_collections.gpufleet.lifecycle.plugins.modules import gpu_info
 
@@ -116,6 +117,13 @@ def test_every_subset_and_every_key_is_documented():
     for subset in subsets.TABLE:
         text = re.search(r"\n      - V\(%s\) is (.*?)(\n      - |\n    type)" % (subset.name,), documented, re.DOTALL).group(1)
         assert sorted(re.findall(r"C\((\w+)\)", text)) == sorted(subset.keys), subset.name
+
+
+def test_who_has_the_device_files_open_is_told_to_those_who_ask(monkeypatch):
+    found = [{"pid": 7, "user": "root", "comm": "x", "unit": None, "devices": ["/dev/nvidia0"]}]
+    monkeypatch.setattr(holders, "read", lambda: found)
+    assert run(monkeypatch, answer(healthy()), holders=True)["holders"] == found
+    assert "holders" not in run(monkeypatch, answer(healthy()))
 
 
 def test_the_module_brings_no_code_that_lies_in_the_archive():

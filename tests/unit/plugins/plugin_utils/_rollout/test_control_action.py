@@ -18,7 +18,6 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
 
 pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
 
-NOW = datetime.datetime.now(datetime.timezone.utc)
 UNSEEN = dict(owner.identify(os.getpid()), pid_namespace="pid:[1]", host="elsewhere")
 
 
@@ -29,7 +28,7 @@ def book(tmp_path, url):
 
 def planned(book, who, ago_s=0, domains=()):
     def work(transaction):
-        owner.claim(transaction, "r1", "run1", ["a", "b"], who, now=NOW - datetime.timedelta(seconds=ago_s))
+        owner.claim(transaction, "r1", "run1", ["a", "b"], who, now=datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(seconds=ago_s))
         found = [plan.Probe(name, version="1.0", domains=dict(domains)) for name in "ab"]
         transaction.append("plan", run="run1", **plan.event(plan.build("2.0", found, limits.complete({}, 2)), "r1"))
 

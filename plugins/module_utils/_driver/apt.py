@@ -52,9 +52,10 @@ def parse_show(text):
             continue
         name = fields["Package"]
         source = fields.get("Source", name).split(" ", 1)[0]
+        relations = parse_relations(fields.get("Pre-Depends", "")) + parse_relations(fields.get("Depends", ""))
         record = {
             "name": name, "version": fields["Version"], "source": source, "architecture": fields.get("Architecture", ""),
-            "depends": parse_depends(fields.get("Pre-Depends", "")) + parse_depends(fields.get("Depends", "")),
+            "relations": relations, "depends": [[item[0] for item in group] for group in relations],
             "provides": [group[0] for group in parse_depends(fields.get("Provides", ""))],
             "size": int(fields.get("Size") or 0), "installed_kib": int(fields.get("Installed-Size") or 0),
             "downloadable": bool(fields.get("Filename")),
@@ -81,15 +82,20 @@ def parse_stanza(stanza):
     return fields
 
 
-def parse_depends(text):
-    """``a (= 1) | b, c`` -> ``[["a", "b"], ["c"]]``."""
+def parse_relations(text):
+    """``a (= 1) | b, c`` -> ``[[("a", "=", "1"), ("b", None, None)], [("c", None, None)]]``."""
     groups = []
     for part in text.replace("\n", " ").split(","):
-        names = [re.match(r"[^\s(\[:]+", item.strip()) for item in part.split("|")]
-        names = [match.group(0) for match in names if match]
-        if names:
-            groups.append(names)
+        found = [re.match(r"([^\s(\[:]+)(?::\w+)?\s*(?:\(\s*([<>=]+)\s*([^)\s]+)\s*\))?", item.strip()) for item in part.split("|")]
+        found = [match.groups() for match in found if match]
+        if found:
+            groups.append(found)
     return groups
+
+
+def parse_depends(text):
+    """``a (= 1) | b, c`` -> ``[["a", "b"], ["c"]]``."""
+    return [[item[0] for item in group] for group in parse_relations(text)]
 
 
 def parse_query(text):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 
-from . import dkms, files, kernels, packages
+from . import dkms, files, kernels, packages, pins, transaction
 from .apt import AptError, write_atomically
 
 
@@ -42,7 +42,7 @@ class PackageChange:
         plan = {
             "table": packages.table_for(os_release), "installed": {}, "index": {}, "journal": [], "broken": [], "resolved": None, "refusals": [],
             "arguments": [], "removable": list(options["allow_removal"]), "disk": {}, "download_bytes": 0,
-            "transaction": dict((kind, []) for kind in ("install", "upgrade", "downgrade", "reinstall", "remove")),
+            "transaction": transaction.nothing(),
         }
         if plan["table"] is None:
             found = os_release.get("PRETTY_NAME") or " ".join(os_release.get(key, "") for key in ("ID", "VERSION_ID")).strip() or "unknown"
@@ -66,7 +66,7 @@ class PackageChange:
         plan["arguments"] = targets
         plan["removable"] += targets
         plan["transaction"] = self.simulate(plan, "remove")
-        plan["refusals"] += packages.decide_transaction(plan["transaction"], {}, plan["installed"], plan["index"], plan["removable"])
+        plan["refusals"] += transaction.decide(plan["transaction"], {}, plan["installed"], plan["index"], plan["removable"])
 
     def plan_presence(self, plan):
         options = self.options
@@ -78,13 +78,13 @@ class PackageChange:
             return
         plan["removable"] += resolved["obsolete"]
         plan["arguments"] = ["%s=%s" % item for item in sorted(resolved["packages"].items())] + ["%s-" % name for name in resolved["obsolete"]]
-        if packages.differences(plan["installed"], resolved["packages"]) or resolved["obsolete"]:
+        if transaction.differences(plan["installed"], resolved["packages"]) or resolved["obsolete"]:
             plan["transaction"] = self.simulate(plan, "install")
             if plan["refusals"]:
                 return
-            plan["refusals"] += packages.decide_transaction(
+            plan["refusals"] += transaction.decide(
                 plan["transaction"], resolved["packages"], plan["installed"], plan["index"], plan["removable"])
-        if options["state"] == "downloaded" or not packages.is_empty(plan["transaction"]):
+        if options["state"] == "downloaded" or not transaction.is_empty(plan["transaction"]):
             self.plan_disk(plan)
 
     def tree_names(self, resolved):
@@ -129,9 +129,9 @@ class PackageChange:
                 new = [record["installed_kib"] for record in sizes.get(item["name"], []) if record["version"] == item["version"]]
                 old = plan["installed"].get(item["name"], {})
                 delta += (new[0] if new else 0) * 1024 - (old["size_kib"] * 1024 if old.get("installed") else 0)
-        needs = packages.disk_needs(plan["download_bytes"], delta, len(self.apt.kernels()), self.apt.initrd_bytes(), with_build=not only_archives)
+        needs = transaction.disk_needs(plan["download_bytes"], delta, len(self.apt.kernels()), self.apt.initrd_bytes(), with_build=not only_archives)
         plan["disk"] = needs
-        plan["refusals"] += packages.decide_disk(needs, self.apt.filesystems(needs), self.options["min_free_mib"] * packages.MIB)
+        plan["refusals"] += transaction.decide_disk(needs, self.apt.filesystems(needs), self.options["min_free_mib"] * packages.MIB)
 
     # what is wanted beside the packages
 
@@ -151,7 +151,7 @@ class PackageChange:
             return None
         if self.options["state"] != "present" or self.options["pin"] is None:
             return False
-        return packages.render_pin(plan["table"], plan["resolved"]["sources"])
+        return pins.render_pin(plan["table"], plan["resolved"]["sources"])
 
     def pin_differs(self, plan):
         wanted = self.pin_wanted(plan)
@@ -164,7 +164,7 @@ class PackageChange:
         if state == "downloaded":
             return plan["download_bytes"] > 0
         holds = any(self.hold_changes(plan, self.foreseen(plan))) if plan["resolved"] else False
-        return bool(plan["journal"] or plan["broken"] or not packages.is_empty(plan["transaction"]) or holds or self.pin_differs(plan))
+        return bool(plan["journal"] or plan["broken"] or not transaction.is_empty(plan["transaction"]) or holds or self.pin_differs(plan))
 
     def answer(self, plan):
         """The part of the result that every way out has."""
@@ -205,7 +205,7 @@ class PackageChange:
         if self.options["state"] == "downloaded":
             return ["download %d MiB of packages" % -(-plan["download_bytes"] // packages.MIB)] if plan["download_bytes"] else []
         sentences = ["finish an interrupted dpkg run: %s" % ", ".join(plan["journal"] + plan["broken"])] if plan["journal"] or plan["broken"] else []
-        sentences += packages.action_sentences(plan["transaction"])
+        sentences += transaction.action_sentences(plan["transaction"])
         if self.options["state"] == "resolved":
             return sentences
         hold, unhold = self.hold_changes(plan, self.foreseen(plan)) if plan["resolved"] else ([], [])
@@ -235,7 +235,7 @@ class PackageChange:
             self.actions += self.foresee(plan)
             return
         try:
-            if not packages.is_empty(plan["transaction"]) or plan["broken"]:
+            if not transaction.is_empty(plan["transaction"]) or plan["broken"]:
                 self.run_transaction(plan)
         finally:
             self.restore_holds(plan)
@@ -250,7 +250,7 @@ class PackageChange:
             self.apt.change(plan["arguments"], "remove" if self.options["state"] == "absent" else "install", options)
         except AptError as exc:
             raise ChangeFailed("%s. Next step: read the output, repair its cause, run again." % exc, output=exc.output, **self.build_log(plan)) from exc
-        self.actions += packages.action_sentences(plan["transaction"])
+        self.actions += transaction.action_sentences(plan["transaction"])
 
     def build_log(self, plan):
         """The end of make.log when a DKMS build of this run failed."""
@@ -295,7 +295,7 @@ class PackageChange:
             if left:
                 raise ChangeFailed("Still installed after the removal: %s." % ", ".join(left))
         elif self.options["state"] == "present":
-            wrong = packages.differences(installed, plan["resolved"]["packages"])
+            wrong = transaction.differences(installed, plan["resolved"]["packages"])
             if wrong:
                 expected = plan["resolved"]["packages"]
                 listing = ", ".join("%s %s (expected %s)" % (name, found, expected[name]) for name, found in sorted(wrong.items()))

@@ -61,11 +61,11 @@ DEBIAN_CUDA = {
     "flavours": {
         "proprietary": {
             "root": "nvidia-kernel-dkms", "dkms_name": "nvidia",
-            "packages": ("nvidia-kernel-dkms", "nvidia-kernel-support", "nvidia-kernel-source", "cuda-drivers"),
+            "packages": ("nvidia-kernel-dkms", "nvidia-kernel-source", "cuda-drivers"),
         },
         "open": {
             "root": "nvidia-kernel-open-dkms", "dkms_name": "nvidia",
-            "packages": ("nvidia-kernel-open-dkms", "nvidia-kernel-open-support", "nvidia-open", "nvidia-open-kernel-dkms", "nvidia-open-kernel-support"),
+            "packages": ("nvidia-kernel-open-dkms", "nvidia-open", "nvidia-open-kernel-dkms", "nvidia-open-kernel-support"),
         },
     },
     "impossible": {"proprietary-prebuilt": NO_PREBUILT, "open-prebuilt": NO_PREBUILT},

@@ -280,8 +280,11 @@ class Closure:
     def mine(self, name, have):
         """Whether an installed package is of this branch's names and of this way to have modules."""
         if prebuilt(self.table, name):
-            return name in self.modules() or name.startswith("linux-signatures-") or any(
-                name == module.replace("linux-modules-", "linux-objects-") for module in self.modules())
+            modules = self.modules()
+            return name in modules or bool(modules) and name.startswith("linux-signatures-") or name.replace("-objects-", "-modules-", 1) in modules
+        named = re.search(r"-([0-9]{3}\.[0-9.]+)$", name)
+        if named and named.group(1) != upstream(self.version):
+            return False  # firmware, whose name has the whole version
         return member(self.table, name, have["source"], have["version"])
 
     def modules(self):
@@ -367,7 +370,7 @@ class Closure:
             "ask for the driver that they bring, or mirror the packages of the wanted one")
 
     def no_module(self, modules):
-        template = re.escape(self.data["per_kernel"]).replace(re.escape("{version}"), re.escape(upstream(self.version))).replace(re.escape("{kernel}"), "(.+)")
+        template = re.escape(self.data["per_kernel"]).replace(re.escape("{version}"), re.escape(upstream(self.version))).replace(re.escape("{kernel}"), "([0-9].+)")
         offered = sorted(match.group(1) for match in (re.match("^%s$" % template, name) for name in self.index) if match and self.pick(match.group(0)))
         found = "there are modules for: %s" % ", ".join(offered) if offered else "there are no prebuilt modules of this driver for any kernel"
         return refusal(

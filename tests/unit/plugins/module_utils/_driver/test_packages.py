@@ -293,6 +293,6 @@ def test_disk_needs_count_a_build_for_every_kernel():
 
 @pytest.mark.parametrize("os_release,supported", [
     ({"ID": "debian", "VERSION_ID": "12"}, True), ({"ID": "debian", "VERSION_ID": "13"}, True), ({"ID": "debian", "VERSION_ID": "11"}, False),
-    ({"ID": "rocky", "VERSION_ID": "9.4"}, False), ({}, False)])
+    ({"ID": "rocky", "VERSION_ID": "9.4"}, True), ({"ID": "rocky", "VERSION_ID": "8.10"}, False), ({}, False)])
 def test_supported_systems(os_release, supported):
     assert (packages.table_for(os_release) is not None) is supported

@@ -20,7 +20,7 @@ description:
     little disk space. Every refusal names the packages, what was found, what was expected and the next step.
   - Packages of the driver that are installed already belong to the set, whoever installed them.
   - After the change the versions are read back, and the task fails when one differs. Holds are put back whatever happens.
-  - An interrupted C(dpkg) is finished first and reported.
+  - An interrupted C(dpkg) or C(rpm) is finished first and reported.
   - Everything that changes the node happens under the node's lock.
   - Packages that are installed prove no kernel module. M(gpufleet.lifecycle.dkms_module) builds it, and
     M(gpufleet.lifecycle.driver_audit) proves it.
@@ -33,7 +33,7 @@ attributes:
   diff_mode:
     support: full
   platform:
-    platforms: Debian
+    platforms: Debian, Ubuntu, RHEL, Rocky Linux
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
 options:
@@ -45,9 +45,65 @@ options:
   flavour:
     description:
       - The kernel module, NVIDIA's proprietary one or the open one. The other one is removed.
+      - V(auto) chooses by the PCI device ids of the node's GPUs. Where both drive them all it is the open one from driver branch
+        560 on. It is refused when no GPU is found or one is not known.
+      - A flavour that does not drive a GPU of the node is refused, such as V(proprietary) for Blackwell and V(open) for Volta.
     type: str
-    choices: [proprietary, open]
+    choices: [auto, proprietary, open]
     default: proprietary
+  kernel_module:
+    description:
+      - V(dkms) builds the kernel module on the node, V(prebuilt) installs modules that were built and signed for each kernel that can
+        boot. Ubuntu has such modules of both flavours, NVIDIA's CUDA repository for RHEL 9 has proprietary ones; elsewhere it is
+        refused.
+    type: str
+    choices: [dkms, prebuilt]
+    default: dkms
+  source:
+    description:
+      - Whose packages are used, V(distribution) for those of the operating system and V(cuda) for those of NVIDIA's CUDA
+        repository. A mirror counts as what it mirrors.
+      - Without it Debian and Ubuntu use their own, RHEL and Rocky Linux those of NVIDIA.
+    type: str
+    choices: [distribution, cuda]
+  components:
+    description:
+      - Parts beside the driver that this node needs, of exactly its version.
+    type: list
+    elements: str
+    choices: [fabricmanager, nscq, imex, persistenced]
+    default: []
+  floors:
+    description:
+      - What workloads require of the driver. A version below one of these is refused with the name of the workload, whether it is
+        an upgrade or a way back.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      workload:
+        description: What requires it, such as a partition or the label of a group of nodes.
+        type: str
+        required: true
+      driver:
+        description: The oldest driver version that will do, such as V(550.54).
+        type: str
+      cuda:
+        description: The CUDA version that the driver has to support by itself, such as V("12.4").
+        type: str
+      require_cuda:
+        description: Requirements as containers have them in E(NVIDIA_REQUIRE_CUDA). All of them have to hold.
+        type: list
+        elements: str
+      brands:
+        description: Brands of the node's GPUs, for requirements that name one. A requirement that hangs on a brand is refused without it.
+        type: list
+        elements: str
+  running_floors:
+    description:
+      - Whether the E(NVIDIA_REQUIRE_CUDA) of containers that run on the node now counts as well. Reading it needs root.
+    type: bool
+    default: false
   state:
     description:
       - V(resolved) only answers which set it is and what the transaction would do.
@@ -66,6 +122,7 @@ options:
   hold:
     description:
       - V(true) holds every package of the set, V(false) lifts their hold. Without it, holds stay as they are.
+      - With dnf a hold is a version lock with the epoch, in C(/etc/dnf/plugins/versionlock.list).
       - Only used with O(state=present).
     type: bool
   pin:
@@ -74,6 +131,7 @@ options:
         the archive. It is written after the packages were read back, so it never asks for a version that is not there.
       - V(false) removes it. Without it the file is left alone.
       - O(state=absent) removes the file in any case.
+      - With dnf the version locks of O(hold) do this, and there is no file.
     type: bool
   pin_file:
     description:
@@ -85,6 +143,7 @@ options:
       - V(postinst) leaves the DKMS build to the package's own script, which builds for the running and the newest kernel only.
       - V(deferred) lets the script register the module with DKMS and build nothing. A task with
         M(gpufleet.lifecycle.dkms_module) has to follow.
+      - With dnf the script always runs; it builds for the running kernel, and its failure does not fail the installation.
     type: str
     choices: [postinst, deferred]
     default: postinst
@@ -141,6 +200,17 @@ EXAMPLES = r"""
     state: resolved
   register: plan
 
+- name: Say the same for a node with NVSwitches on packages of NVIDIA's repository, and refuse what the training partition cannot use
+  gpufleet.lifecycle.driver_packages:
+    version: 580.95.05
+    source: cuda
+    flavour: auto
+    components: [fabricmanager, nscq]
+    floors:
+      - workload: partition train
+        cuda: "12.8"
+    state: resolved
+
 - name: Download a driver while the node still works
   gpufleet.lifecycle.driver_packages:
     version: 535.261.03
@@ -169,15 +239,17 @@ resolved:
   type: dict
   contains:
     wanted: {description: The version asked for., type: str}
-    flavour: {description: The flavour asked for., type: str}
+    flavour: {description: "The flavour that was asked for, or chosen.", type: str}
+    origin: {description: Whose packages they are., type: str, sample: distribution}
+    stream: {description: "The dnf module stream of the set, V(null) where there is none.", type: str, sample: "nvidia-driver:580-open"}
     version: {description: The version of the kernel module's package., type: str, sample: 535.261.03-1}
     upstream: {description: The driver's version., type: str, sample: 535.261.03}
     packages: {description: Every package of the set with its exact version., type: dict, sample: {nvidia-smi: 535.261.03-1}}
     sources: {description: The version of each source package in the set., type: dict, sample: {nvidia-graphics-drivers: 535.261.03-1}}
-    dkms_name: {description: Name of the module in DKMS., type: str, sample: nvidia-current}
-    dkms_version: {description: Version of the module in DKMS., type: str, sample: 535.261.03}
+    dkms_name: {description: "Name of the module in DKMS, V(null) for prebuilt modules.", type: str, sample: nvidia-current}
+    dkms_version: {description: "Version of the module in DKMS, V(null) for prebuilt modules.", type: str, sample: 535.261.03}
     available: {description: "Versions that can be had with this flavour, newest first.", type: list, elements: str}
-    obsolete: {description: Installed packages of the other flavour., type: list, elements: str}
+    obsolete: {description: Installed packages of the driver's other flavours and branches., type: list, elements: str}
     trees:
       description:
         - What an archive of the built kernel module is called, for every kernel that can boot; V(null) for a kernel whose compiler is not
@@ -185,6 +257,16 @@ resolved:
       type: dict
       sample: {6.1.0-50-amd64: nvidia-current_535.261.03_6.1.0-50-amd64_x86_64_gcc-12.2.0.dkms.tar.gz}
     refusals: {description: The part of RV(refusals) that is about the set., type: list, elements: dict}
+gpus:
+  description: The node's GPUs and their architectures, by which O(flavour) was judged.
+  returned: always
+  type: list
+  elements: dict
+  sample: [{address: "0000:1b:00.0", device: "0x2330", class: "0x030200", architecture: hopper}]
+flavour_reason:
+  description: Why RV(resolved.flavour) was chosen.
+  returned: always
+  type: str
 transaction:
   description: The transaction, as simulated before the change; the lists are empty when there is nothing to do.
   returned: always
@@ -195,6 +277,7 @@ transaction:
     downgrade: {description: Packages that get an older version., type: list, elements: dict}
     reinstall: {description: Packages that are installed again., type: list, elements: dict}
     remove: {description: Packages that go., type: list, elements: dict}
+    streams: {description: "dnf modules whose stream changes, and the old and the new stream. Absent otherwise.", type: dict}
 refusals:
   description: Why the change was refused.
   returned: always
@@ -204,7 +287,8 @@ refusals:
     id:
       description:
         - One of V(unsupported_os), V(unknown_version), V(partly_available), V(no_solution), V(mixed_set), V(kernel_change),
-          V(removal), V(not_exact), V(disk), V(disk_unknown).
+          V(removal), V(held), V(not_exact), V(disk), V(disk_unknown), V(transitional), V(no_prebuilt_module), V(no_component),
+          V(impossible_flavour), V(unknown_gpu), V(unknown_source), V(below_floor), V(floor_unknown).
       type: str
     packages: {description: The packages it is about., type: list, elements: str}
     found: {description: What was found., type: str}
@@ -225,7 +309,7 @@ download_bytes:
   returned: always
   type: int
 repaired:
-  description: Whether an interrupted C(dpkg) run was found, and finished unless in check mode.
+  description: Whether an interrupted run of the package manager was found, and finished unless in check mode.
   returned: always
   type: bool
 lock:
@@ -249,14 +333,28 @@ make_log_tail:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.apt import Apt, AptError
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import packages
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.apt import Apt
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.dnf import Dnf
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.lock import LockTimeout, NodeLock, ignore_hangup
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.manager import ManagerError
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.package_change import ChangeFailed, PackageChange
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.runner import Runner
 
 ARGUMENT_SPEC = dict(
     version=dict(type="str"),
-    flavour=dict(type="str", choices=["proprietary", "open"], default="proprietary"),
+    flavour=dict(type="str", choices=["auto", "proprietary", "open"], default="proprietary"),
+    kernel_module=dict(type="str", choices=["dkms", "prebuilt"], default="dkms"),
+    source=dict(type="str", choices=["distribution", "cuda"]),
+    components=dict(type="list", elements="str", choices=["fabricmanager", "nscq", "imex", "persistenced"], default=[]),
+    floors=dict(type="list", elements="dict", default=[], options=dict(
+        workload=dict(type="str", required=True),
+        driver=dict(type="str"),
+        cuda=dict(type="str"),
+        require_cuda=dict(type="list", elements="str"),
+        brands=dict(type="list", elements="str"),
+    )),
+    running_floors=dict(type="bool", default=False),
     state=dict(type="str", choices=["resolved", "downloaded", "present", "absent"], default="present"),
     extra_packages=dict(type="list", elements="str", default=[]),
     hold=dict(type="bool"),
@@ -283,8 +381,16 @@ def tolerated(module, plan):
 
 def refuse(module, plan, change):
     words = " ".join("%s Next step: %s." % (item["message"], item["next_step"]) for item in plan["refusals"])
-    before = "Only an interrupted dpkg run was finished." if change.actions else "Nothing was changed."
+    before = "Only an interrupted %s run was finished." % change.words["repair"] if change.actions else "Nothing was changed."
     module.fail_json(msg="%s %s" % (before, words), changed=bool(change.actions), **change.answer(plan))
+
+
+def manager_of(runner, params):
+    """The package manager of this system; apt for one that is not supported, which will be said."""
+    options = dict(lock_timeout_s=params["apt_lock_timeout_s"], timeout_s=params["timeout_s"])
+    apt = Apt(runner, **options)
+    table = packages.table_for(apt.os_release(), params["source"]) or packages.table_for(apt.os_release())
+    return Dnf(runner, root=apt.root, **options) if table and table["package_manager"] == "dnf" else apt
 
 
 def run(module, change, acting):
@@ -321,7 +427,7 @@ def main():
             owner = {"module": "driver_packages", "step": params["step"], "rollout_id": params["rollout_id"]}
             lock = NodeLock(owner=owner, timeout_s=params["lock_timeout_s"]).acquire()
         runner = Runner(pass_fds=[lock.fd] if lock else [])
-        change = PackageChange(Apt(runner, lock_timeout_s=params["apt_lock_timeout_s"], timeout_s=params["timeout_s"]), params)
+        change = PackageChange(manager_of(runner, params), params)
         module.exit_json(**run(module, change, acting))
     except LockTimeout as exc:
         module.fail_json(msg=str(exc), lock=exc.holder)
@@ -329,7 +435,7 @@ def main():
         module.fail_json(msg="This state needs root (become: true): %s" % exc)
     except ChangeFailed as exc:
         module.fail_json(msg=str(exc), actions=change.actions, **exc.details)
-    except AptError as exc:
+    except ManagerError as exc:
         module.fail_json(msg=str(exc), output=exc.output, actions=change.actions if change else [])
     finally:
         if lock:

@@ -65,7 +65,9 @@ UBUNTU_CUDA = {
     ),
     "apart": (r"^nvidia-driver-pinning-",),
     "blocked_sources": ("nvidia-graphics-drivers-*",),
-    "blocked_names": ("cuda-drivers", "cuda-drivers-*", "nvidia-open", "nvidia-open-*", "linux-modules-nvidia-*"),
+    "blocked_names": (
+        "cuda-drivers", "cuda-drivers-*", "nvidia-open", "nvidia-open-*", "linux-modules-nvidia-*", "/^(lib)?nvidia-.*-[0-9]{3}(-server)?(-open)?$/",
+    ),
     "name_pattern": r"nvidia|^libnvsdm|^cuda-drivers|^nvlsm$",
     "roots": ("libnvidia-compute-{branch}", "libnvidia-cfg1-{branch}", "nvidia-utils-{branch}", "nvidia-compute-utils-{branch}"),
     "flavours": {

@@ -12,7 +12,8 @@ import glob
 import os
 import re
 
-from . import files, kernels
+from . import pins
+from .manager import Manager, ManagerError, write_atomically
 from .versions import compare
 
 # dpkg's own defaults, and ours: a change never waits for an answer at a terminal.
@@ -33,15 +34,6 @@ exec /usr/sbin/dkms "$@"
 
 
 # --- parsers --------------------------------------------------------------------------------------------------------
-
-def parse_os_release(text):
-    found = {}
-    for line in text.splitlines():
-        key, sep, value = line.strip().partition("=")
-        if sep and not key.startswith("#"):
-            found[key] = value.strip().strip("\"'")
-    return found
-
 
 def parse_show(text):
     """``apt-cache show`` -> ``{name: [record, ...]}``; a record that has a file name can be downloaded."""
@@ -161,45 +153,28 @@ def unmet(text):
     return found
 
 
-def tail(text, lines=25):
-    return "\n".join(text.rstrip().splitlines()[-lines:])
-
-
 # --- the machine ----------------------------------------------------------------------------------------------------
 
-class AptError(Exception):
-    """A command of apt or dpkg failed. ``output`` is the end of what it said."""
+class AptError(ManagerError):
+    """A command of apt or dpkg failed."""
 
-    def __init__(self, what, rc, out, err):
-        self.rc = rc
-        self.output = tail((out.rstrip() + "\n" + err).strip())
-        self.unmet = unmet(out)
-        lines = [line for line in self.output.splitlines() if line.startswith("E: ")] or self.output.splitlines()[-3:]
-        super().__init__("%s failed (exit status %s): %s" % (what, rc, " ".join(lines) or "it said nothing"))
+    @staticmethod
+    def find_unmet(out, err):
+        return unmet(out)
 
 
-class Apt:
-    """apt and dpkg of one machine. ``runner(argv, timeout)`` answers ``(rc, out, err)``."""
+class Apt(Manager):
+    """apt and dpkg of one machine."""
 
-    def __init__(self, runner, root="/", lock_timeout_s=300, timeout_s=3600):
-        self.runner = runner
-        self.root = root
-        self.timeout_s = timeout_s
-        self.lock_options = ("-o", "DPkg::Lock::Timeout=%d" % lock_timeout_s)
+    name = "apt"
+    pin_file = "/etc/apt/preferences.d/gpufleet-nvidia-driver.pref"
+    error = AptError
 
-    def path(self, *parts):
-        return files.under(self.root, *parts)
-
-    def run(self, what, argv, timeout=120, ok=(0,)):
-        rc, out, err = self.runner(list(argv), timeout)
-        if rc not in ok:
-            raise AptError(what, rc, out, err)
-        return out
+    @property
+    def lock_options(self):
+        return ("-o", "DPkg::Lock::Timeout=%d" % self.lock_timeout_s)
 
     # reading
-
-    def os_release(self):
-        return parse_os_release(files.read_text(self.path("/etc/os-release")) or "")
 
     def installed(self):
         return parse_query(self.run("dpkg-query", ["dpkg-query", "-W", "-f", QUERY_FORMAT], ok=(0, 1)))
@@ -218,26 +193,20 @@ class Apt:
         broken = sorted(name for name, have in installed.items() if have["installed"] and not have["ok"])
         return sorted(os.path.basename(name) for name in journal), broken
 
-    def initrd_bytes(self):
-        sizes = [os.stat(name).st_size for name in glob.glob(self.path("/boot/initrd.img-*")) + glob.glob(self.path("/boot/initramfs-*.img"))]
-        return max(sizes) if sizes else 0
+    @staticmethod
+    def arguments(wanted, obsolete=(), stream=None):
+        return ["%s=%s" % item for item in sorted(wanted.items())] + ["%s-" % name for name in obsolete]
 
-    def kernels(self):
-        return kernels.find_installed(self.root)
+    @staticmethod
+    def fix_options(broken):
+        return ["--fix-broken"] if broken else []
 
-    def filesystems(self, paths):
-        """``{path: {"device", "free"}}`` for the nearest directory that exists; a path that cannot be read is left out."""
-        found = {}
-        for path in paths:
-            real = self.path(path)
-            while not os.path.isdir(real) and real != os.path.dirname(real):
-                real = os.path.dirname(real)
-            try:
-                stat = os.statvfs(real)
-                found[path] = {"device": os.stat(real).st_dev, "free": stat.f_bavail * stat.f_frsize}
-            except OSError:
-                continue
-        return found
+    def download_options(self, broken):
+        return ["--reinstall"] + self.fix_options(broken)
+
+    @staticmethod
+    def pin_content(table, resolved):
+        return pins.render_pin(table, resolved["sources"], pins.by_name(table, resolved))
 
     def simulate(self, arguments, action="install", options=()):
         command = ["apt-get", "-s", "-q"] + list(INSTALL_OPTIONS) + list(options) + [action] + list(arguments)
@@ -258,6 +227,9 @@ class Apt:
         command = ["apt-get", "-q", "-y"] + list(self.lock_options) + list(COMMON_OPTIONS) + list(INSTALL_OPTIONS) + list(options)
         return self.run("apt-get %s" % action, command + [action] + list(arguments), timeout=self.timeout_s)
 
+    def download(self, arguments, options=()):
+        return self.change(arguments, options=list(options) + ["--download-only"])
+
     def mark(self, action, names):
         if names:
             self.run("apt-mark %s" % action, ["apt-mark", action] + sorted(names))
@@ -268,18 +240,3 @@ class Apt:
         os.makedirs(place, mode=0o755, exist_ok=True)
         write_atomically(os.path.join(place, "dkms"), SHIM, 0o755)
         return ("-o", "DPkg::Path=%s:%s" % (directory, DPKG_PATH))
-
-
-def write_atomically(path, content, mode=0o644):
-    """Write a file so that a reader sees the old one or the new one; an equal file is left alone."""
-    if files.read_text(path) == content and (os.stat(path).st_mode & 0o7777) == mode:
-        return False
-    temporary = "%s.%d.tmp" % (path, os.getpid())
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
-        handle.write(content)
-        handle.flush()
-        os.fchmod(handle.fileno(), mode)
-        os.fsync(handle.fileno())
-    os.replace(temporary, path)
-    return True

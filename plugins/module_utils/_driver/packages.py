@@ -193,7 +193,8 @@ def empty(table, wanted, flavour, known):
     data = table["flavours"].get(flavour, {})
     return {
         "resolvable": False, "wanted": wanted, "flavour": flavour, "origin": table["origin"], "version": None, "upstream": None, "packages": {},
-        "dkms_name": data.get("dkms_name"), "dkms_version": None, "sources": {}, "available": known, "obsolete": [], "stream": None, "refusals": [],
+        "dkms_name": data.get("dkms_name"), "dkms_version": None, "sources": {}, "available": known, "obsolete": [], "stream": None, "rolling_stream": data.get("rolling_stream"),
+        "refusals": [],
     }
 
 

@@ -25,11 +25,13 @@ KINDS = CHANGES + ("remove",)
 WORDS = {
     "apt": {
         "conflict": "apt-get -s install with the resolved set", "policy": "apt-cache policy", "clean": "apt-get clean",
-        "cache": "/var/cache/apt/archives",
+        "cache": "/var/cache/apt/archives", "holds": "apt-mark showhold and apt-cache policy",
+        "repair": "dpkg", "finish": "dpkg --configure -a", "hold": "apt-mark",
     },
     "dnf": {
         "conflict": "dnf --assumeno install with the resolved set", "policy": "dnf repoquery --showduplicates", "clean": "dnf clean packages",
-        "cache": "/var/cache/dnf",
+        "cache": "/var/cache/dnf", "holds": "dnf versionlock list and dnf repoquery --showduplicates",
+        "repair": "rpm", "finish": "dnf remove --duplicates", "hold": "the version lock list",
     },
 }
 

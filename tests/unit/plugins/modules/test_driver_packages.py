@@ -164,8 +164,8 @@ def test_apt_without_a_solution_is_a_refusal(bench):
 
 def test_unsupported_system(bench):
     machine = bench.make()
-    pretty = 'ID=rocky\nPRETTY_NAME="Rocky Linux 9.4 (Blue Onyx)"\n'
-    for content, name in (('ID=rocky\nVERSION_ID="9.4"\n', "rocky 9.4"), (pretty, "Rocky Linux 9.4"), ("", "unknown")):
+    pretty = 'ID=rocky\nPRETTY_NAME="Rocky Linux 8.10 (Green Obsidian)"\n'
+    for content, name in (('ID=rocky\nVERSION_ID="8.10"\n', "rocky 8.10"), (pretty, "Rocky Linux 8.10"), ("", "unknown")):
         (machine.root / "etc/os-release").write_text(content, encoding="utf-8")
         result = bench.run(version="535.261.03")
         assert result["failed"] and name in result["msg"] and "debian 12" in result["msg"] and machine.log == []

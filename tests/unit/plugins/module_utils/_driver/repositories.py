@@ -1,0 +1,135 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Small local repositories of stub packages, and the real package managers on a root directory of their own.
+
+A tool that is missing fails the test and says which package has it: ``make setup`` installs them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+
+TOOLS = {"rpmbuild": "rpm", "rpm": "rpm", "createrepo_c": "createrepo-c", "dnf": "dnf", "apt-ftparchive": "apt-utils", "dpkg-deb": "dpkg", "apt-get": "apt"}
+ENVIRONMENT = {"LC_ALL": "C", "LANG": "C", "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/nonexistent"}
+
+
+def call(argv, ok=(0,), **options):
+    assert shutil.which(argv[0], path=ENVIRONMENT["PATH"]), "%s is not on this machine: install package %s (tests/tools/host-packages.txt)" % (
+        argv[0], TOOLS.get(argv[0], argv[0]))
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False, env=ENVIRONMENT, stdin=subprocess.DEVNULL, **options)
+    assert ok is None or done.returncode in ok, "%s\n%s%s" % (" ".join(argv), done.stdout, done.stderr)
+    return done.returncode, done.stdout, done.stderr
+
+
+# --- rpm -------------------------------------------------------------------------------------------------------------
+
+def evr(version):
+    epoch, colon, rest = version.rpartition(":")
+    return (epoch or "0", rest.rsplit("-", 1)[0], rest.rsplit("-", 1)[1])
+
+
+def spec(packages):
+    """One spec with all packages of a list, each with an epoch, version and release of its own."""
+    lines = ["Name: stub", "Version: 1", "Release: 1", "Summary: stub", "License: none", "%description", "stub"]
+    for item in packages:
+        epoch, version, release = evr(item["version"])
+        lines += ["%%package -n %s" % item["name"], "Summary: stub", "Version: %s" % version, "Release: %s" % release]
+        lines += ["Epoch: %s" % epoch] if epoch != "0" else []
+        for tag, key in (("Requires", "depends"), ("Provides", "provides"), ("Conflicts", "conflicts"), ("Obsoletes", "replaces")):
+            lines += ["%s: %s" % (tag, part.strip().replace("(", "").replace(")", "")) for part in item[key].split(",") if part.strip()]
+        lines += ["%%description -n %s" % item["name"], "stub", "%%files -n %s" % item["name"]]
+    return "\n".join(lines) + "\n"
+
+
+def build_rpms(packages, directory):
+    """Packages of one name and several versions need a spec each."""
+    rounds = []
+    for item in packages:
+        place = next((batch for batch in rounds if item["name"] not in [have["name"] for have in batch]), None)
+        if place is None:
+            place = []
+            rounds.append(place)
+        place.append(item)
+    os.makedirs(str(directory), exist_ok=True)
+    for number, batch in enumerate(rounds):
+        work = directory.parent / ("build-%s-%d" % (directory.name, number))
+        work.mkdir()
+        (work / "stub.spec").write_text(spec(batch), encoding="utf-8")
+        call(["rpmbuild", "-bb", "--quiet", "--target", "x86_64", "--define", "_topdir %s" % work, "--define", "_rpmdir %s" % directory,
+              "--define", "_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm", "--define", "_build_id_links none",
+              "--define", "debug_package %{nil}", "--define", "_dbpath %s/db" % work, str(work / "stub.spec")])
+
+
+MODULE = """---
+document: modulemd
+version: 2
+data:
+  name: %(name)s
+  stream: "%(stream)s"
+  version: %(version)d
+  context: %(context)s
+  arch: x86_64
+  summary: stub
+  description: stub
+  license:
+    module: [none]
+  profiles:
+    default:
+      rpms: [%(profile)s]
+  artifacts:
+    rpms:
+%(rpms)s
+...
+"""
+
+
+def module_document(name, stream, packages, profile, version=1):
+    """The description of a module stream and the packages that belong to it."""
+    rpms = "\n".join("    - %s-%s:%s-%s.x86_64" % ((item["name"],) + evr(item["version"])) for item in packages)
+    return MODULE % {"name": name, "stream": stream, "version": version, "context": "00000001", "profile": profile, "rpms": rpms}
+
+
+class DnfRoot:
+    """A root directory for dnf, with one repository; it is a runner for :class:`_driver.dnf.Dnf` too."""
+
+    def __init__(self, base, packages, modules=None):
+        self.base, self.root, self.repository = base, base / "root", base / "repository"
+        build_rpms(packages, self.repository)
+        call(["createrepo_c", "--quiet", str(self.repository)])
+        if modules:
+            (base / "modules.yaml").write_text("".join(modules), encoding="utf-8")
+            call(["modifyrepo_c", "--mdtype=modules", str(base / "modules.yaml"), str(self.repository / "repodata")])
+        for name in ("etc/yum.repos.d", "etc/dnf/plugins", "etc/dnf/modules.d", "var/lib/dnf", "var/cache/dnf", "var/log"):
+            (self.root / name).mkdir(parents=True)
+        (self.root / "etc/os-release").write_text('ID="rocky"\nVERSION_ID="9.6"\n', encoding="utf-8")
+        (self.root / "etc/dnf/dnf.conf").write_text("[main]\ngpgcheck=0\nplugins=1\nkeepcache=1\nmodule_platform_id=platform:el9\n", encoding="utf-8")
+        self.locks = self.root / "etc/dnf/plugins/versionlock.list"
+        self.locks.write_text("", encoding="utf-8")
+        (base / "pluginconf").mkdir()
+        (base / "pluginconf/versionlock.conf").write_text("[main]\nenabled=1\nlocklist=%s\n" % self.locks, encoding="utf-8")
+        (self.root / "etc/yum.repos.d/stub.repo").write_text("[stub]\nname=stub\nbaseurl=file://%s\nenabled=1\ngpgcheck=0\n" % self.repository, encoding="utf-8")
+        self.log = []
+
+    def __call__(self, argv, timeout=300):
+        """Run dnf and rpm on the root; everything else is not there."""
+        argv = list(argv)
+        self.log.append(argv)
+        if argv[0] == "rpm":
+            return call(["rpm", "--root", str(self.root)] + argv[1:], ok=None)
+        assert argv[0] == "dnf", argv
+        return call(["dnf"] + self.options() + argv[1:], ok=None)
+
+    def options(self):
+        return [
+            "--installroot=%s" % self.root, "--config=%s/etc/dnf/dnf.conf" % self.root, "--releasever=9", "--forcearch=x86_64",
+            "--setopt=reposdir=%s/etc/yum.repos.d" % self.root, "--setopt=varsdir=%s/etc/dnf/vars" % self.root,
+            "--setopt=pluginconfpath=%s/pluginconf" % self.base, "--setopt=cachedir=%s/var/cache/dnf" % self.root,
+            "--setopt=persistdir=%s/var/lib/dnf" % self.root, "--setopt=logdir=%s/var/log" % self.root, "--setopt=metadata_expire=0",
+        ]
+
+    def install(self, *names):
+        self(["dnf", "-y", "-q", "install"] + list(names))

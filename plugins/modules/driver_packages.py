@@ -288,7 +288,7 @@ refusals:
       description:
         - One of V(unsupported_os), V(unknown_version), V(partly_available), V(no_solution), V(mixed_set), V(kernel_change),
           V(removal), V(held), V(not_exact), V(disk), V(disk_unknown), V(transitional), V(no_prebuilt_module), V(no_component),
-          V(impossible_flavour), V(unknown_gpu), V(unknown_source), V(below_floor), V(floor_unknown).
+          V(no_stream), V(impossible_flavour), V(unknown_gpu), V(unknown_source), V(below_floor), V(floor_unknown).
       type: str
     packages: {description: The packages it is about., type: list, elements: str}
     found: {description: What was found., type: str}

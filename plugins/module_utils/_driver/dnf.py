@@ -24,13 +24,15 @@ from .versions import compare_rpm
 
 QUERY_FORMAT = "%{NAME}|%{EPOCHNUM}|%{VERSION}|%{RELEASE}|%{ARCH}|%{SOURCERPM}|%{SIZE}\\n"
 INDEX_FORMAT = "\\n=P=%{name}|%{epoch}|%{version}|%{release}|%{arch}|%{repoid}|%{downloadsize}|%{installsize}|%{sourcerpm}\\n=R=%{requires}\\n=V=%{provides}\\n"
-INSTALL_OPTIONS = ("--disableplugin=versionlock", "--allowerasing", "--setopt=install_weak_deps=False", "--setopt=keepcache=1")
+INSTALL_OPTIONS = (
+    "--disableplugin=versionlock", "--allowerasing", "--setopt=install_weak_deps=False", "--setopt=clean_requirements_on_remove=False", "--setopt=keepcache=1",
+)
 LOCKS = "/etc/dnf/plugins/versionlock.list"
 MODULES = "/etc/dnf/modules.d"
 ARCHITECTURES = r"(?:noarch|x86_64|i686|aarch64|ppc64le|s390x|src)"
 KINDS = (
-    (r"^Installing(?! group| module| Env)", "install"), (r"^Upgrading(?! Env| Gr)", "upgrade"), (r"^Reinstalling", "reinstall"), (r"^Downgrading", "downgrade"),
-    (r"^Removing(?! Env| Gr)", "remove"),
+    (r"^Installing(?! group| module| Env)", "install"), (r"^Upgrading(?! Env| Gr)", "upgrade"), (r"^Reinstalling", "reinstall"),
+    (r"^Downgrading", "downgrade"), (r"^Removing(?! Env| Gr)", "remove"),
 )
 UNITS = {"": 1, "k": 1024, "M": 1024 ** 2, "G": 1024 ** 3, "T": 1024 ** 4}
 REMOVE, STREAM = "!", "stream:"
@@ -64,8 +66,8 @@ def parse_query(text, locks=()):
             have["more"].append(full)
             continue
         installed[name] = {
-            "version": full, "source": source_name(source), "status": "installed", "hold": is_locked(locks, name, full, arch), "size_kib": int(size or 0) // 1024,
-            "installed": True, "ok": True, "architecture": arch, "more": have["more"] + [have["version"]] if have else [],
+            "version": full, "source": source_name(source), "status": "installed", "hold": is_locked(locks, name, full, arch),
+            "size_kib": int(size or 0) // 1024, "installed": True, "ok": True, "architecture": arch, "more": have["more"] + [have["version"]] if have else [],
         }
     for name, have in installed.items():
         if have["more"] and not INSTALL_ONLY.match(name):

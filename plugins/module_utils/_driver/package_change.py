@@ -71,7 +71,9 @@ class PackageChange:
         resolved["trees"] = self.tree_names(resolved)
         if not resolved["resolvable"]:
             return
-        stream = self.stream_change(resolved)
+        stream = self.stream_change(plan, resolved)
+        if plan["refusals"]:
+            return
         plan["removable"] += resolved["obsolete"]
         plan["arguments"] = self.manager.arguments(resolved["packages"], resolved["obsolete"], stream)
         if transaction.differences(plan["installed"], resolved["packages"]) or resolved["obsolete"] or stream:
@@ -89,7 +91,8 @@ class PackageChange:
         plan["flavour"] = chosen = flavour.decide(pci.read(self.manager.root), options["version"], options["flavour"])
         variant = (chosen["flavour"] or "open") + ("-prebuilt" if options["kernel_module"] == "prebuilt" else "")
         resolved = packages.resolve(
-            plan["table"], plan["index"], plan["installed"], options["version"], variant, options["extra_packages"], self.manager.kernels(), options["components"])
+            plan["table"], plan["index"], plan["installed"], options["version"], variant,
+            options["extra_packages"], self.manager.kernels(), options["components"])
         resolved["refusals"] = chosen["refusals"] + resolved["refusals"] + floors.decide(resolved["upstream"] or options["version"], self.floors())
         resolved["resolvable"] = resolved["resolvable"] and not resolved["refusals"]
         resolved["flavour"] = chosen["flavour"]
@@ -100,14 +103,16 @@ class PackageChange:
         declared = [dict(floor, require=floor.get("require_cuda")) for floor in self.options["floors"]]
         return declared + (workloads.read(self.manager.root) or [] if self.options["running_floors"] else [])
 
-    def stream_change(self, resolved):
-        """The module stream that has to be enabled and is not; the repository may have it under its rolling name alone, or none."""
+    def stream_change(self, plan, resolved):
+        """The module stream that has to be enabled and is not; the repository may have it under its rolling name alone, or no module."""
         if not resolved["stream"]:
             return None
         module, name = resolved["stream"].split(":", 1)
         known = self.manager.streams(module)
         there = next((stream for stream in (name, resolved["rolling_stream"]) if stream in known), None)
         resolved["stream"] = "%s:%s" % (module, there) if there else None
+        if known and not there:
+            plan["refusals"].append(packages.no_stream(resolved, module, name, known))
         return resolved["stream"] if there and self.manager.enabled_stream(module) != there else None
 
     def tree_names(self, resolved):
@@ -226,7 +231,9 @@ class PackageChange:
         """The sentences of what a run would do, for check mode."""
         if self.options["state"] == "downloaded":
             return ["download %d MiB of packages" % -(-plan["download_bytes"] // packages.MIB)] if plan["download_bytes"] else []
-        sentences = ["finish an interrupted %s run: %s" % (self.words["repair"], ", ".join(plan["journal"] + plan["broken"]))] if plan["journal"] or plan["broken"] else []
+        sentences = []
+        if plan["journal"] or plan["broken"]:
+            sentences.append("finish an interrupted %s run: %s" % (self.words["repair"], ", ".join(plan["journal"] + plan["broken"])))
         sentences += transaction.action_sentences(plan["transaction"])
         if self.options["state"] == "resolved":
             return sentences

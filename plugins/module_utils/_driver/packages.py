@@ -193,8 +193,8 @@ def empty(table, wanted, flavour, known):
     data = table["flavours"].get(flavour, {})
     return {
         "resolvable": False, "wanted": wanted, "flavour": flavour, "origin": table["origin"], "version": None, "upstream": None, "packages": {},
-        "dkms_name": data.get("dkms_name"), "dkms_version": None, "sources": {}, "available": known, "obsolete": [], "stream": None, "rolling_stream": data.get("rolling_stream"),
-        "refusals": [],
+        "dkms_name": data.get("dkms_name"), "dkms_version": None, "sources": {}, "available": known, "obsolete": [],
+        "stream": None, "rolling_stream": data.get("rolling_stream"), "refusals": [],
     }
 
 
@@ -371,7 +371,7 @@ class Closure:
             "ask for the driver that they bring, or mirror the packages of the wanted one")
 
     def no_module(self, modules):
-        template = re.escape(self.data["per_kernel"]).replace(re.escape("{version}"), re.escape(upstream(self.version))).replace(re.escape("{kernel}"), "([0-9].+)")
+        template = re.escape(self.data["per_kernel"].replace("{version}", upstream(self.version))).replace(re.escape("{kernel}"), "([0-9].+)")
         offered = sorted(match.group(1) for match in (re.match("^%s$" % template, name) for name in self.index) if match and self.pick(match.group(0)))
         found = "there are modules for: %s" % ", ".join(offered) if offered else "there are no prebuilt modules of this driver for any kernel"
         return refusal(
@@ -384,6 +384,13 @@ def impossible(table, flavour):
     known = ", ".join(sorted(table["flavours"]))
     why = table["impossible"].get(flavour, "it is not known here")
     return refusal("impossible_flavour", [], flavour, known, "Flavour %s cannot be had from %s: %s." % (flavour, table["name"], why), "use one of: %s" % known)
+
+
+def no_stream(resolved, module, name, known):
+    return refusal(
+        "no_stream", [], ", ".join(sorted(known)), name, "Driver %s of flavour %s has no module stream: %s has %s and not %s." % (
+            resolved["version"], resolved["flavour"], module, ", ".join(sorted(known)), name),
+        "use a flavour or a driver branch that has a stream, or a mirror with it")
 
 
 def unknown_version(general, table, index, wanted, flavour, known):

@@ -97,18 +97,14 @@ def compare_segments(left, right):
     """Runs of digits and runs of letters, one after the other; everything else only separates."""
     while left or right:
         left, right = left.lstrip(SEPARATORS), right.lstrip(SEPARATORS)
-        for mark, sooner in (("~", True), ("^", False)):
-            if left.startswith(mark) or right.startswith(mark):
-                break
-        else:
-            mark, sooner = "", False
+        mark = next((mark for mark in "~^" if left.startswith(mark) or right.startswith(mark)), None)
         if mark:
             if left.startswith(mark) and right.startswith(mark):
                 left, right = left[1:], right[1:]
                 continue
             marked, other = (1, right) if left.startswith(mark) else (-1, left)
             # a tilde is older than anything; a caret is newer than the end and older than anything else
-            return -marked if sooner or other else marked
+            return -marked if mark == "~" or other else marked
         if not left or not right:
             return (left > right) - (left < right)
         pattern = r"\d+" if left[0].isdigit() else r"[a-zA-Z]+"

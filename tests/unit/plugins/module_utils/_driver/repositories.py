@@ -13,7 +13,10 @@ import os
 import shutil
 import subprocess
 
-TOOLS = {"rpmbuild": "rpm", "rpm": "rpm", "createrepo_c": "createrepo-c", "dnf": "dnf", "apt-ftparchive": "apt-utils", "dpkg-deb": "dpkg", "apt-get": "apt"}
+TOOLS = {
+    "rpmbuild": "rpm", "rpm": "rpm", "createrepo_c": "createrepo-c", "modifyrepo_c": "createrepo-c", "dnf": "dnf and dnf-plugins-core",
+    "apt-ftparchive": "apt-utils", "dpkg-deb": "dpkg", "apt-get": "apt",
+}
 ENVIRONMENT = {"LC_ALL": "C", "LANG": "C", "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/nonexistent"}
 
 
@@ -111,7 +114,8 @@ class DnfRoot:
         self.locks.write_text("", encoding="utf-8")
         (base / "pluginconf").mkdir()
         (base / "pluginconf/versionlock.conf").write_text("[main]\nenabled=1\nlocklist=%s\n" % self.locks, encoding="utf-8")
-        (self.root / "etc/yum.repos.d/stub.repo").write_text("[stub]\nname=stub\nbaseurl=file://%s\nenabled=1\ngpgcheck=0\n" % self.repository, encoding="utf-8")
+        repository = "[stub]\nname=stub\nbaseurl=file://%s\nenabled=1\ngpgcheck=0\n" % self.repository
+        (self.root / "etc/yum.repos.d/stub.repo").write_text(repository, encoding="utf-8")
         self.log = []
 
     def __call__(self, argv, timeout=300):
@@ -133,3 +137,63 @@ class DnfRoot:
 
     def install(self, *names):
         self(["dnf", "-y", "-q", "install"] + list(names))
+
+
+# --- deb -------------------------------------------------------------------------------------------------------------
+
+def control(item):
+    fields = [("Package", item["name"]), ("Version", item["version"]), ("Architecture", "amd64"), ("Maintainer", "stub <stub@localhost>"),
+              ("Installed-Size", str(item["installed"])), ("Depends", item["depends"]), ("Provides", item["provides"]), ("Conflicts", item["conflicts"]),
+              ("Source", item["source"] if item["source"] != item["name"] else ""), ("Description", "stub")]
+    return "".join("%s: %s\n" % field for field in fields if field[1])
+
+
+def build_debs(packages, directory):
+    os.makedirs(str(directory), exist_ok=True)
+    for number, item in enumerate(packages):
+        work = directory.parent / ("deb-%s-%d" % (directory.name, number))
+        (work / "DEBIAN").mkdir(parents=True)
+        (work / "DEBIAN/control").write_text(control(item), encoding="utf-8")
+        name = "%s_%s_amd64.deb" % (item["name"], item["version"].replace(":", "%3a"))
+        call(["dpkg-deb", "--root-owner-group", "-Znone", "--build", str(work), str(directory / name)])
+
+
+class AptRoot:
+    """A root directory for apt and dpkg, with one repository; it is a runner for :class:`_driver.apt.Apt` too."""
+
+    def __init__(self, base, packages, os_release='ID=ubuntu\nVERSION_ID="24.04"\n'):
+        self.base, self.root, self.repository = base, base / "root", base / "repository"
+        build_debs(packages, self.repository)
+        dummy, index, dummy = call(["apt-ftparchive", "packages", "."], cwd=str(self.repository))
+        (self.repository / "Packages").write_text(index, encoding="utf-8")
+        for name in ("etc/apt/preferences.d", "var/lib/apt/lists/partial", "var/cache/apt/archives/partial", "var/lib/dpkg/info", "var/lib/dpkg/updates",
+                     "var/lib/dpkg/triggers", "var/log/apt", "tmp"):
+            (self.root / name).mkdir(parents=True)
+        (self.root / "var/lib/dpkg/status").write_text("", encoding="utf-8")
+        (self.root / "var/lib/dpkg/available").write_text("", encoding="utf-8")
+        (self.root / "etc/os-release").write_text(os_release, encoding="utf-8")
+        (self.root / "etc/apt/sources.list").write_text("deb [trusted=yes] file:%s ./\n" % self.repository, encoding="utf-8")
+        self.log = []
+        assert self(["apt-get", "update"])[0] == 0
+
+    def options(self):
+        found = ["-o", "Dir=%s" % self.root, "-o", "Dir::State::status=%s/var/lib/dpkg/status" % self.root, "-o", "APT::Architecture=amd64",
+                 "-o", "APT::Architectures::=amd64", "-o", "APT::Sandbox::User=root", "-o", "Dir::Etc::parts=none", "-o", "Dir::Etc::main=none",
+                 "-o", "Dir::Etc::sourceparts=none", "-o", "Dir::Bin::dpkg=/usr/bin/dpkg"]
+        for word in ("--root=%s" % self.root, "--force-not-root", "--force-script-chrootless", "--log=%s/var/log/dpkg.log" % self.root):
+            found += ["-o", "DPkg::Options::=%s" % word]
+        return found
+
+    def __call__(self, argv, timeout=300):
+        argv = list(argv)
+        self.log.append(argv)
+        if argv[0] in ("apt-get", "apt-cache", "apt-mark"):
+            return call(argv[:1] + self.options() + argv[1:], ok=None)
+        if argv[0] == "dpkg-query":
+            return call(["dpkg-query", "--admindir=%s/var/lib/dpkg" % self.root] + argv[1:], ok=None)
+        assert argv[0] == "dpkg", argv
+        return call(["dpkg", "--root=%s" % self.root, "--force-not-root", "--force-script-chrootless"] + argv[1:], ok=None)
+
+    def install(self, *names):
+        rc, out, err = self(["apt-get", "-y", "install"] + list(names))
+        assert rc == 0, out + err

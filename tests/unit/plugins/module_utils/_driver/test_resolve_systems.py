@@ -10,7 +10,8 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import packages
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver._sets import SYSTEMS
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import fake_apt, stub_packages as stubs
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import fake_apt
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import stub_packages as stubs
 
 RELEASES = {
     "debian12": {"ID": "debian", "VERSION_ID": "12"}, "debian13": {"ID": "debian", "VERSION_ID": "13"},
@@ -52,7 +53,8 @@ def test_every_system_is_tested():
 
 
 @pytest.mark.parametrize("release,origin,archive,wanted,flavour,expected,dkms_name,stream", [
-    ("noble", None, stubs.NOBLE, "580.178.04", "open", UBUNTU_USERLAND | {"nvidia-dkms-580-server-open", "nvidia-kernel-source-580-server-open"}, "nvidia", None),
+    ("noble", None, stubs.NOBLE, "580.178.04", "open", UBUNTU_USERLAND | {"nvidia-dkms-580-server-open", "nvidia-kernel-source-580-server-open"},
+     "nvidia", None),
     ("jammy", None, stubs.NOBLE, "580.178.04", "proprietary", UBUNTU_USERLAND | {"nvidia-dkms-580-server", "nvidia-kernel-source-580-server"},
      "nvidia-srv", None),
     ("noble", "cuda", CUDA, "580.95.05", "open", CUDA_USERLAND | {"nvidia-dkms-580-open", "nvidia-kernel-source-580-open"}, "nvidia", None),

@@ -270,7 +270,7 @@ class Closure:
         excluded = set(self.obsolete) | other_flavours(self.table, self.flavour)
         roots = [self.data["root"]] + list(self.table["roots"]) + self.modules() + extra
         roots += [name for name in self.table.get("optional_roots", ()) if self.pick(name)]
-        roots += [name for name in installed if name not in excluded]
+        roots += [name for name in installed if name not in excluded] + self.carried(excluded, general)
         for name in self.index:
             if name not in excluded:
                 for provided in (self.pick(name) or {"provides": ()})["provides"]:
@@ -287,6 +287,20 @@ class Closure:
         if named and named.group(1) != upstream(self.version):
             return False  # firmware, whose name has the whole version
         return member(self.table, name, have["source"], have["version"])
+
+    def carried(self, excluded, general):
+        """What takes the place of packages of another branch: a part that the node has, such as the fabric manager, is not lost."""
+        found = []
+        for name in self.obsolete:
+            named = re.match(r"^(.*?)-[0-9]{3}(-server)?(-open)?$", name)
+            if not named or differs(general, self.flavour, name) or prebuilt(self.table, name):
+                continue
+            rest = "".join(part or "" for part in named.groups()[1:])
+            choices = ["%s-%s%s" % (named.group(1), branch_of(self.version), rest), named.group(1)]
+            chosen = next((choice for choice in choices if choice in self.index), choices[0])
+            if chosen not in excluded:
+                found.append(chosen)
+        return found
 
     def modules(self):
         """The packages of prebuilt modules, one for every kernel."""

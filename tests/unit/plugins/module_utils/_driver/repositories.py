@@ -9,6 +9,7 @@ A tool that is missing fails the test and says which package has it: ``make setu
 
 from __future__ import annotations
 
+import copy
 import os
 import shutil
 import subprocess
@@ -100,23 +101,34 @@ class DnfRoot:
     """A root directory for dnf, with one repository; it is a runner for :class:`_driver.dnf.Dnf` too."""
 
     def __init__(self, base, packages, modules=None):
-        self.base, self.root, self.repository = base, base / "root", base / "repository"
+        self.base, self.repository, self.number = base, base / "repository", 0
         build_rpms(packages, self.repository)
         call(["createrepo_c", "--quiet", str(self.repository)])
         if modules:
             (base / "modules.yaml").write_text("".join(modules), encoding="utf-8")
             call(["modifyrepo_c", "--mdtype=modules", str(base / "modules.yaml"), str(self.repository / "repodata")])
+        self.lay()
+
+    def fresh(self):
+        """Another root directory with the same repository."""
+        other = copy.copy(self)
+        self.number += 1
+        other.number = self.number
+        other.lay()
+        return other
+
+    def lay(self):
+        self.root, self.log, self.broken = self.base / ("root%d" % self.number), [], None
         for name in ("etc/yum.repos.d", "etc/dnf/plugins", "etc/dnf/modules.d", "var/lib/dnf", "var/cache/dnf", "var/log"):
             (self.root / name).mkdir(parents=True)
         (self.root / "etc/os-release").write_text('ID="rocky"\nVERSION_ID="9.6"\n', encoding="utf-8")
         (self.root / "etc/dnf/dnf.conf").write_text("[main]\ngpgcheck=0\nplugins=1\nkeepcache=1\nmodule_platform_id=platform:el9\n", encoding="utf-8")
         self.locks = self.root / "etc/dnf/plugins/versionlock.list"
         self.locks.write_text("", encoding="utf-8")
-        (base / "pluginconf").mkdir()
-        (base / "pluginconf/versionlock.conf").write_text("[main]\nenabled=1\nlocklist=%s\n" % self.locks, encoding="utf-8")
-        repository = "[stub]\nname=stub\nbaseurl=file://%s\nenabled=1\ngpgcheck=0\n" % self.repository
+        (self.root / "pluginconf").mkdir()
+        (self.root / "pluginconf/versionlock.conf").write_text("[main]\nenabled=1\nlocklist=%s\n" % self.locks, encoding="utf-8")
+        repository = "[cuda-rhel9-x86_64]\nname=cuda-rhel9-x86_64\nbaseurl=file://%s\nenabled=1\ngpgcheck=0\n" % self.repository
         (self.root / "etc/yum.repos.d/stub.repo").write_text(repository, encoding="utf-8")
-        self.log = []
 
     def __call__(self, argv, timeout=300):
         """Run dnf and rpm on the root; everything else is not there."""
@@ -125,18 +137,31 @@ class DnfRoot:
         if argv[0] == "rpm":
             return call(["rpm", "--root", str(self.root)] + argv[1:], ok=None)
         assert argv[0] == "dnf", argv
+        if self.broken and "-y" in argv and "module" not in argv:
+            return self.with_a_broken_package(argv)
         return call(["dnf"] + self.options() + argv[1:], ok=None)
+
+    def with_a_broken_package(self, argv):
+        """A package whose archive is damaged since the index was made."""
+        archive = self.repository / self.broken
+        content = archive.read_bytes()
+        archive.write_bytes(content[:len(content) // 2])
+        try:
+            return call(["dnf"] + self.options() + argv[1:], ok=None)
+        finally:
+            archive.write_bytes(content)
 
     def options(self):
         return [
             "--installroot=%s" % self.root, "--config=%s/etc/dnf/dnf.conf" % self.root, "--releasever=9", "--forcearch=x86_64",
             "--setopt=reposdir=%s/etc/yum.repos.d" % self.root, "--setopt=varsdir=%s/etc/dnf/vars" % self.root,
-            "--setopt=pluginconfpath=%s/pluginconf" % self.base, "--setopt=cachedir=%s/var/cache/dnf" % self.root,
+            "--setopt=pluginconfpath=%s/pluginconf" % self.root, "--setopt=cachedir=%s/var/cache/dnf" % self.root,
             "--setopt=persistdir=%s/var/lib/dnf" % self.root, "--setopt=logdir=%s/var/log" % self.root, "--setopt=metadata_expire=0",
         ]
 
     def install(self, *names):
-        self(["dnf", "-y", "-q", "install"] + list(names))
+        rc, out, err = self(["dnf", "-y", "-q", "install"] + list(names))
+        assert rc == 0, out + err
 
 
 # --- deb -------------------------------------------------------------------------------------------------------------

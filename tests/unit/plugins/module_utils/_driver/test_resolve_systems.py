@@ -191,6 +191,25 @@ def test_another_branch_leaves_the_old_one_obsolete():
     assert not set(result["packages"]) & set(have)
 
 
+def test_parts_that_the_node_has_are_not_lost_on_the_way_to_another_branch():
+    have = stubs.installed(stubs.named(stubs.NOBLE, "nvidia-fabricmanager-580", "libnvidia-nscq-580", "libnvidia-decode-580-server"))
+    result = resolve("noble", None, stubs.NOBLE, "595.91.07", "open", have=have)
+    for name in ("nvidia-fabricmanager-595", "libnvidia-nscq-595", "libnvidia-decode-595-server"):
+        assert packages.upstream(result["packages"][name]) == "595.91.07"
+    archive = [item for item in stubs.NOBLE if item["name"] != "nvidia-fabricmanager-595"]
+    refusal, = resolve("noble", None, archive, "595.91.07", "open", have=have)["refusals"]
+    assert (refusal["id"], refusal["packages"]) == ("partly_available", ["nvidia-fabricmanager-595"])
+
+
+def test_names_lose_their_branch_on_the_way_from_580_to_595():
+    have = stubs.installed([item for item in stubs.cuda_ubuntu("580", "580.95.05") if item["name"] in (
+        "libnvidia-compute-580", "nvidia-utils-580", "nvidia-fabricmanager", "nvidia-dkms-580", "nvidia-firmware-580-580.95.05")])
+    result = resolve("noble", "cuda", CUDA, "595.58.03", "open", have=have)
+    assert result["refusals"] == [] and set(packages.upstream(version) for version in result["packages"].values()) == {"595.58.03"}
+    assert {"libnvidia-compute", "nvidia-utils", "nvidia-fabricmanager", "nvidia-dkms-open"} <= set(result["packages"])
+    assert result["obsolete"] == ["libnvidia-compute-580", "nvidia-dkms-580", "nvidia-firmware-580-580.95.05", "nvidia-utils-580"]
+
+
 @pytest.mark.parametrize("before,after,obsolete", [
     ("open", "proprietary", ["nvidia-dkms-580-server-open", "nvidia-kernel-source-580-server-open"]),
     ("open-prebuilt", "open", ["linux-modules-nvidia-580-server-open-" + stubs.KERNEL, "linux-objects-nvidia-580-server-open-" + stubs.KERNEL,

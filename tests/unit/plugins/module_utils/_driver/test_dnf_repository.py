@@ -1,0 +1,202 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Changes of driver packages by the real dnf and rpm, from a repository of stub packages."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import dnf, transaction
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.package_change import ChangeFailed, PackageChange
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import repositories, stub_packages as stubs
+
+OPTIONS = dict(
+    version="580.95.05", flavour="open", kernel_module="dkms", source=None, components=[], floors=[], running_floors=False, state="present", extra_packages=[],
+    hold=True, pin=True, pin_file="/etc/apt/preferences.d/none.pref", dkms_build="postinst", allow_removal=[], min_free_mib=0,
+)
+OLD, NEW = "3:575.57.08-1.el9", "3:580.95.05-1.el9"
+SET = {"kmod-nvidia-open-dkms", "libnvidia-cfg", "libnvidia-ml", "nvidia-driver-cuda", "nvidia-driver-cuda-libs", "nvidia-kmod-common", "nvidia-modprobe",
+       "nvidia-persistenced"}
+KERNEL, NEWER_KERNEL = "5.14.0-503.22.1.el9_5", "5.14.0-570.1.1.el9_6"
+
+
+def archive():
+    new, old = stubs.redhat("580.95.05", prebuilt_for=[stubs.EL_KERNEL]), stubs.redhat("575.57.08")
+    others = [
+        stubs.package("kernel-core", KERNEL), stubs.package("kernel-core", NEWER_KERNEL),
+        stubs.package("old-tool", "1-1.el9", "libnvidia-ml (= 3:575.57.08)"), stubs.package("glue", "1-1.el9"), stubs.package("glue", "2-1.el9"),
+        stubs.package("nvidia-settings", NEW, "glue (>= 2)"), stubs.package("nvidia-xconfig", NEW, "kernel-core (>= 5.14.0-570)"),
+    ]
+    streams = [
+        repositories.module_document("nvidia-driver", "580-open", [item for item in new if "latest" not in item["name"]], "nvidia-open"),
+        repositories.module_document("nvidia-driver", "580-dkms", [item for item in new if "open" not in item["name"]], "nvidia-driver-cuda"),
+        repositories.module_document("nvidia-driver", "580", [item for item in new if "dkms" not in item["name"] and "open" not in item["name"]], "libnvidia-ml"),
+        repositories.module_document("nvidia-driver", "575-open", [item for item in old if "latest" not in item["name"]], "nvidia-open"),
+    ]
+    return stubs.EL_BASE + new + old + others, streams
+
+
+@pytest.fixture(name="built", scope="module")
+def _built(tmp_path_factory):
+    """The repository, once; every test gets a root directory of its own."""
+    base = tmp_path_factory.mktemp("rpm")
+    packages, streams = archive()
+    return repositories.DnfRoot(base, packages, streams)
+
+
+@pytest.fixture(name="machine")
+def _machine(built):
+    machine = built.fresh()
+    yield machine
+    shutil.rmtree(str(machine.root))
+
+
+def change(machine, **options):
+    return PackageChange(dnf.Dnf(machine, root=str(machine.root)), dict(OPTIONS, **options))
+
+
+def run(machine, **options):
+    """As the module does: plan, act, read back; answers the plan and the sentences."""
+    changing = change(machine, **options)
+    plan = changing.plan()
+    assert plan["refusals"] == []
+    foreseen = changing.foresee(plan)
+    if changing.would_change(plan):
+        changing.act(plan)
+    changing.verify(plan)
+    assert changing.actions == foreseen
+    return plan
+
+
+def versions(machine):
+    found = dnf.Dnf(machine, root=str(machine.root)).installed()
+    return dict((name, have["version"]) for name, have in found.items())
+
+
+def stream(machine):
+    return dnf.Dnf(machine, root=str(machine.root)).enabled_stream("nvidia-driver")
+
+
+def test_install_upgrade_other_flavour_and_back(machine):
+    """Locks, epochs and streams go along, each way, and a second run has nothing to do."""
+    plan = run(machine, version="575.57.08", components=["fabricmanager"])
+    assert plan["transaction"]["streams"] == {"nvidia-driver": (None, "575-open")} and len(plan["transaction"]["install"]) == 10
+    assert set(versions(machine)) == SET | {"dkms", "nvidia-fabricmanager"} and stream(machine) == "575-open"
+    locks = machine.locks.read_text(encoding="utf-8")
+    assert "nvidia-driver-cuda-%s.*\n" % OLD in locks and "nvidia-fabricmanager-0:575.57.08-1.*\n" in locks and "dkms" not in locks.replace("-dkms-", "")
+    assert not change(machine, version="575.57.08").would_change(change(machine, version="575.57.08").plan())
+
+    plan = run(machine)
+    assert plan["transaction"]["streams"] == {"nvidia-driver": ("575-open", "580-open")} and len(plan["transaction"]["upgrade"]) == 9
+    assert versions(machine)["nvidia-fabricmanager"] == "580.95.05-1" and versions(machine)["nvidia-modprobe"] == NEW
+    assert "575" not in machine.locks.read_text(encoding="utf-8") and stream(machine) == "580-open"
+
+    plan = run(machine, flavour="proprietary")
+    assert (plan["resolved"]["obsolete"], stream(machine)) == (["kmod-nvidia-open-dkms"], "580-dkms")
+    assert "kmod-nvidia-open-dkms" not in versions(machine) and versions(machine)["kmod-nvidia-latest-dkms"] == NEW
+    assert "kmod-nvidia-open-dkms" not in machine.locks.read_text(encoding="utf-8")
+
+    plan = run(machine, version="575.57.08")
+    assert len(plan["transaction"]["downgrade"]) == 8 and stream(machine) == "575-open"
+    assert versions(machine)["kmod-nvidia-open-dkms"] == OLD and "580" not in machine.locks.read_text(encoding="utf-8")
+
+    run(machine, state="absent")
+    assert set(versions(machine)) == {"dkms"} and machine.locks.read_text(encoding="utf-8") == ""
+
+
+def test_the_lock_keeps_dnf_from_upgrading(machine):
+    run(machine, version="575.57.08")
+    machine(["dnf", "-y", "module", "reset", "nvidia-driver"])
+    for pinned, expected in ((True, OLD), (False, NEW)):
+        if not pinned:
+            machine.locks.write_text("", encoding="utf-8")
+        machine(["dnf", "-y", "-q", "--setopt=cuda-rhel9-x86_64.module_hotfixes=1", "upgrade"])
+        assert versions(machine)["libnvidia-ml"] == expected
+
+
+def test_the_obvious_packages_alone_would_mix_versions(machine):
+    """nvidia-kmod-common needs nvidia-modprobe of any version: dnf takes the newest of all branches."""
+    manager = dnf.Dnf(machine, root=str(machine.root))
+    plan = change(machine, version="575.57.08").plan()
+    asked = dict((name, version) for name, version in plan["resolved"]["packages"].items() if name != "nvidia-modprobe")
+    arguments = manager.arguments(asked, [], "nvidia-driver:575-open")
+    simulated = manager.simulate(arguments)
+    refusal, = transaction.decide(simulated, asked, {}, plan["index"], [], plan["table"])
+    assert (refusal["id"], refusal["packages"]) == ("mixed_set", ["nvidia-modprobe"]) and NEW in refusal["found"]
+
+
+def test_prebuilt_modules(machine):
+    kernels = machine.root / "lib/modules" / stubs.EL_KERNEL
+    kernels.mkdir(parents=True)
+    (kernels / "vmlinuz").write_bytes(b"")
+    plan = run(machine, flavour="proprietary", kernel_module="prebuilt")
+    assert versions(machine)["kmod-nvidia-580.95.05-5.14.0-503.22.1"] == "3:580.95.05-3.el9_5" and "dkms" not in versions(machine)
+    assert plan["resolved"]["stream"] == "nvidia-driver:580" and plan["resolved"]["trees"] == {} and plan["disk"]["/var/lib/dkms"] == 0
+    assert run(machine, flavour="open")["resolved"]["obsolete"] == ["kmod-nvidia-580.95.05-5.14.0-503.22.1"]
+    assert "kmod-nvidia-580.95.05-5.14.0-503.22.1" not in versions(machine)
+
+
+@pytest.mark.parametrize("installed,extra,ident,packages", [
+    (["old-tool"], [], "removal", ["old-tool"]),
+    (["kernel-core-" + KERNEL], ["nvidia-xconfig"], "kernel_change", ["kernel-core"]),
+])
+def test_what_a_simulated_transaction_is_refused_for(machine, installed, extra, ident, packages):
+    run(machine, version="575.57.08", hold=None)
+    machine.install(*installed)
+    plan = change(machine, extra_packages=extra).plan()
+    refusal, = plan["refusals"]
+    assert (refusal["id"], refusal["packages"]) == (ident, packages)
+    assert versions(machine)["libnvidia-ml"] == OLD and stream(machine) == "575-open"
+
+
+def test_somebody_elses_lock_is_not_run_over(machine):
+    machine.install("glue-1-1.el9")
+    machine.locks.write_text("glue-0:1-1.el9.*\n", encoding="utf-8")
+    refusal, = change(machine, extra_packages=["nvidia-settings"]).plan()["refusals"]
+    assert (refusal["id"], refusal["packages"]) == ("held", ["glue"])
+    machine.locks.write_text("", encoding="utf-8")
+    assert change(machine, extra_packages=["nvidia-settings"]).plan()["refusals"] == []
+
+
+def test_a_branch_without_a_stream(machine):
+    refusal, = change(machine, version="575.57.08", flavour="proprietary").plan()["refusals"]
+    assert refusal["id"] == "no_stream" and "575-open" in refusal["found"] and refusal["expected"] == "575-dkms"
+
+
+def test_unknown_version_lists_every_stream(machine):
+    refusal, = change(machine, version="999.1.1").plan()["refusals"]
+    assert refusal["id"] == "unknown_version" and refusal["found"] == "available: %s, %s" % (NEW, OLD)
+
+
+def test_a_failed_transaction_puts_the_stream_and_the_locks_back(machine):
+    run(machine, version="575.57.08")
+    locks = machine.locks.read_text(encoding="utf-8")
+    changing = change(machine)
+    plan = changing.plan()
+    machine.broken = "libnvidia-ml-580.95.05-1.el9.x86_64.rpm"
+    with pytest.raises(ChangeFailed) as failed:
+        changing.act(plan)
+    assert "dnf install failed" in str(failed.value) and failed.value.details["output"]
+    assert stream(machine) == "575-open" and set(versions(machine)[name] for name in SET) == {OLD}
+    assert machine.locks.read_text(encoding="utf-8") == locks
+
+
+def test_packages_that_an_interrupted_run_left_twice(machine):
+    run(machine, version="575.57.08", hold=None)
+    machine(["rpm", "-i", "--justdb", "--nodeps", "--force", "--oldpackage", str(machine.repository / "libnvidia-ml-580.95.05-1.el9.x86_64.rpm")])
+    changing = change(machine, hold=None)
+    plan = changing.plan()
+    assert plan["broken"] == ["libnvidia-ml"]
+    assert changing.repair(plan) and changing.repaired and "interrupted rpm run" in changing.actions[0]
+    assert change(machine, hold=None).plan()["broken"] == []
+
+
+def test_a_repository_without_modules(tmp_path):
+    """EL 10, or a mirror that lost them: the versions and the locks do alone."""
+    machine = repositories.DnfRoot(tmp_path, stubs.EL_BASE + stubs.redhat("580.95.05"))
+    plan = run(machine)
+    assert plan["resolved"]["stream"] is None and "streams" not in plan["transaction"] and SET <= set(versions(machine))

@@ -93,7 +93,7 @@ UBUNTU_CUDA = {
             "members": (
                 r"^(lib)?nvidia-(?!container|cuda-(dev|doc|gdb|toolkit|samples)|prime|docker|fs)", r"^libnvsdm$", r"^cuda-drivers$", r"^libxnvctrl",
             ),
-            "apart": (r"^nvidia-driver-pinning-", r"-[0-9]{3}(-server)?(-open)?$"),
+            "apart": (r"^nvidia-driver-pinning-", r"^.*-[0-9]{3}(-server)?(-open)?$"),
             "roots": ("libnvidia-compute", "libnvidia-cfg1"),
             "flavours": {
                 "proprietary": {"root": "nvidia-dkms", "dkms_name": "nvidia", "packages": ("nvidia-dkms", "nvidia-kernel-source")},

@@ -327,9 +327,13 @@ class Dnf(Manager):
     # acting
 
     def configure(self):
-        """Remove the older one of packages that an interrupted run left twice; answers the error, if one."""
-        rc, out, err = self.runner(["dnf", "-y", "--disableplugin=versionlock", "remove", "--duplicates"], self.timeout_s)
-        return None if rc == 0 else DnfError("dnf remove --duplicates", rc, out, err)
+        """Remove the older one of what an interrupted run left twice, as that run would have; answers the error, if one.
+
+        It is rpm's to do: dnf remove --duplicates would upgrade every package that the newer one needs.
+        """
+        older = ["%s-%s" % (name, version.split(":", 1)[-1]) for name, have in sorted(self.installed().items()) if not have["ok"] for version in have["more"]]
+        rc, out, err = self.runner(["rpm", "-e", "--nodeps"] + older, self.timeout_s) if older else (0, "", "")
+        return None if rc == 0 else DnfError("rpm -e", rc, out, err)
 
     def change(self, arguments, action="install", options=()):
         stream, words = self.split(arguments)

@@ -31,7 +31,7 @@ WORDS = {
     "dnf": {
         "conflict": "dnf --assumeno install with the resolved set", "policy": "dnf repoquery --showduplicates", "clean": "dnf clean packages",
         "cache": "/var/cache/dnf", "holds": "dnf versionlock list and dnf repoquery --showduplicates",
-        "repair": "rpm", "finish": "dnf remove --duplicates", "hold": "the version lock list",
+        "repair": "rpm", "finish": "rpm -e of the older version", "hold": "the version lock list",
     },
 }
 

@@ -187,19 +187,31 @@ class AptRoot:
     """A root directory for apt and dpkg, with one repository; it is a runner for :class:`_driver.apt.Apt` too."""
 
     def __init__(self, base, packages, os_release='ID=ubuntu\nVERSION_ID="24.04"\n'):
-        self.base, self.root, self.repository = base, base / "root", base / "repository"
+        self.base, self.repository, self.os_release, self.number = base, base / "repository", os_release, 0
         build_debs(packages, self.repository)
         dummy, index, dummy = call(["apt-ftparchive", "packages", "."], cwd=str(self.repository))
         (self.repository / "Packages").write_text(index, encoding="utf-8")
+        self.lay()
+
+    def fresh(self):
+        """Another root directory with the same repository."""
+        other = copy.copy(self)
+        self.number += 1
+        other.number = self.number
+        other.lay()
+        return other
+
+    def lay(self):
+        self.root, self.log = self.base / ("root%d" % self.number), []
         for name in ("etc/apt/preferences.d", "var/lib/apt/lists/partial", "var/cache/apt/archives/partial", "var/lib/dpkg/info", "var/lib/dpkg/updates",
                      "var/lib/dpkg/triggers", "var/log/apt", "tmp"):
             (self.root / name).mkdir(parents=True)
-        (self.root / "var/lib/dpkg/status").write_text("", encoding="utf-8")
-        (self.root / "var/lib/dpkg/available").write_text("", encoding="utf-8")
-        (self.root / "etc/os-release").write_text(os_release, encoding="utf-8")
-        (self.root / "etc/apt/sources.list").write_text("deb [trusted=yes] file:%s ./\n" % self.repository, encoding="utf-8")
-        self.log = []
-        assert self(["apt-get", "update"])[0] == 0
+        for name in ("status", "available"):
+            (self.root / "var/lib/dpkg" / name).write_text("", encoding="utf-8")
+        (self.root / "etc/os-release").write_text(self.os_release, encoding="utf-8")
+        (self.root / "etc/apt/sources.list").write_text("deb [trusted=yes] copy:%s ./\n" % self.repository, encoding="utf-8")
+        rc, out, err = self(["apt-get", "update"])
+        assert rc == 0, out + err
 
     def options(self):
         found = ["-o", "Dir=%s" % self.root, "-o", "Dir::State::status=%s/var/lib/dpkg/status" % self.root, "-o", "APT::Architecture=amd64",

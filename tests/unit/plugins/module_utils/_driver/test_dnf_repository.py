@@ -12,7 +12,8 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import dnf, transaction
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.package_change import ChangeFailed, PackageChange
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import repositories, stub_packages as stubs
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import repositories
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import stub_packages as stubs
 
 OPTIONS = dict(
     version="580.95.05", flavour="open", kernel_module="dkms", source=None, components=[], floors=[], running_floors=False, state="present", extra_packages=[],

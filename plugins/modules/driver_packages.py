@@ -92,7 +92,7 @@ options:
         description: The CUDA version that the driver has to support by itself, such as V("12.4").
         type: str
       require_cuda:
-        description: Requirements as containers have them in E(NVIDIA_REQUIRE_CUDA). All of them have to hold.
+        description: Requirements as containers have them in C(NVIDIA_REQUIRE_CUDA). All of them have to hold.
         type: list
         elements: str
       brands:
@@ -101,7 +101,7 @@ options:
         elements: str
   running_floors:
     description:
-      - Whether the E(NVIDIA_REQUIRE_CUDA) of containers that run on the node now counts as well. Reading it needs root.
+      - Whether the C(NVIDIA_REQUIRE_CUDA) of containers that run on the node now counts as well. Reading it needs root.
     type: bool
     default: false
   state:

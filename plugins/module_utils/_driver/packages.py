@@ -270,7 +270,7 @@ class Closure:
         excluded = set(self.obsolete) | other_flavours(self.table, self.flavour)
         roots = [self.data["root"]] + list(self.table["roots"]) + self.modules() + extra
         roots += [name for name in self.table.get("optional_roots", ()) if self.pick(name)]
-        roots += [name for name in installed if name not in excluded] + self.carried(excluded, general)
+        roots += [name for name in installed if name not in excluded and not prebuilt(self.table, name)] + self.carried(excluded, general)
         for name in self.index:
             if name not in excluded:
                 for provided in (self.pick(name) or {"provides": ()})["provides"]:

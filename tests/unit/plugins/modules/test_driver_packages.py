@@ -15,6 +15,7 @@ from ansible.module_utils import basic
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.lock import NodeLock
 from ansible_collections.gpufleet.lifecycle.plugins.modules import driver_packages
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import repositories, stub_packages
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.fake_apt import SET, FakeMachine
 
 NEW, OLD = "535.261.03-1", "535.216.03-2~bpo12+1"
@@ -276,3 +277,98 @@ def test_a_locked_node_is_left_alone(bench):
         result = bench.run(version="535.261.03", lock_timeout_s=0)
     assert result["failed"] and "r-7" in result["msg"] and result["lock"]["step"] == "build"
     assert machine.log == [] and versions(machine) == {OLD}
+
+
+# flavours, sources and parts
+
+H100, B200, V100 = "0x2330", "0x2901", "0x1db1"
+
+
+def put_gpus(machine, *devices):
+    for number, device in enumerate(devices):
+        place = machine.root / ("sys/bus/pci/devices/0000:%02x:00.0" % number)
+        place.mkdir(parents=True)
+        for name, value in (("vendor", "0x10de"), ("class", "0x030200"), ("device", device)):
+            (place / name).write_text(value + "\n", encoding="utf-8")
+
+
+def ids(result):
+    return [item["id"] for item in result["refusals"]]
+
+
+def test_the_flavour_follows_the_gpus(bench):
+    machine = bench.make()
+    put_gpus(machine, H100, H100)
+    result = bench.run(version="535.261.03", flavour="auto")
+    assert result["resolved"]["flavour"] == "proprietary" and machine.at("nvidia-kernel-dkms") == NEW
+    assert [gpu["architecture"] for gpu in result["gpus"]] == ["hopper", "hopper"] and "560" in result["flavour_reason"]
+
+
+@pytest.mark.parametrize("devices,flavour,words", [
+    ([B200], "auto", "its first branch is 570"), ([B200], "proprietary", "it needs the open one"), ([V100], "open", "it needs the proprietary one"),
+    ([], "auto", "no NVIDIA GPU on the PCI bus")])
+def test_a_flavour_that_cannot_work_changes_nothing(bench, devices, flavour, words):
+    machine = bench.make(version=OLD)
+    (machine.root / "sys/bus/pci/devices").mkdir(parents=True)
+    put_gpus(machine, *devices)
+    result = bench.run(version="535.261.03", flavour=flavour)
+    assert result["failed"] and words in result["msg"] and machine.log == [] and versions(machine) == {OLD}
+    assert result["resolvable"] is False
+
+
+@pytest.mark.parametrize("options,ident,words", [
+    ({"kernel_module": "prebuilt"}, "impossible_flavour", "no prebuilt modules of the driver for Debian's kernels"),
+    ({"components": ["fabricmanager"]}, "no_component", "Debian has no fabric manager"),
+    ({"source": "cuda"}, "partly_available", "nvidia-driver-cuda: not in the index"),
+])
+def test_what_debians_own_packages_do_not_have(bench, options, ident, words):
+    machine = bench.make(version=OLD)
+    result = bench.run(version="535.261.03", **options)
+    assert result["failed"] and ids(result) == [ident] and words in result["msg"] and machine.log == []
+
+
+# floors
+
+@pytest.mark.parametrize("start,wanted,refused", [
+    (OLD, "535.261.03", False), (NEW, "535.216.03", True), (None, "535.216.03", True)])
+def test_a_declared_floor_holds_for_upgrades_and_for_the_way_back(bench, start, wanted, refused):
+    machine = bench.make(version=start)
+    result = bench.run(version=wanted, floors=[{"workload": "partition train", "driver": "535.230", "cuda": "12.2"}])
+    assert result.get("failed", False) is refused
+    if refused:
+        assert ids(result) == ["below_floor"] and "too old for partition train" in result["msg"]
+        assert machine.log == [] and versions(machine) == {start}
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_containers_that_run_count_when_asked_to(bench, counted):
+    machine = bench.make(version=OLD)
+    place = machine.root / "proc/77"
+    place.mkdir(parents=True)
+    (place / "environ").write_text("NVIDIA_VISIBLE_DEVICES=all\0NVIDIA_REQUIRE_CUDA=cuda>=12.4\0", encoding="utf-8")
+    (place / "comm").write_text("trainer\n", encoding="utf-8")
+    result = bench.run(version="535.261.03", running_floors=counted)
+    assert result.get("failed", False) is counted
+    if counted:
+        assert "the container of trainer (pid 77)" in result["msg"] and "cuda>=12.4" in result["msg"] and machine.log == []
+
+
+# dnf
+
+def test_a_node_with_dnf(bench, tmp_path):
+    """The whole module over the real dnf: check mode foresees, the run does, the second run has nothing to do."""
+    (tmp_path / "rpm").mkdir()
+    machine = repositories.DnfRoot(tmp_path / "rpm", stub_packages.EL_BASE + stub_packages.redhat("580.95.05"))
+    bench.machine = machine
+    put_gpus(machine, B200)
+    foreseen = bench.run(check=True, version="580.95.05", flavour="auto", hold=True, pin=True, components=["fabricmanager", "nscq"])
+    assert foreseen["changed"] and foreseen["resolved"]["flavour"] == "open" and foreseen["resolved"]["dkms_name"] == "nvidia-open"
+    assert foreseen["resolved"]["packages"]["nvidia-driver-cuda"] == "3:580.95.05-1.el9"
+    assert machine.locks.read_text(encoding="utf-8") == ""
+    done = bench.run(version="580.95.05", flavour="auto", hold=True, pin=True, components=["fabricmanager", "nscq"])
+    for key in ("changed", "transaction", "resolved", "diff", "actions"):
+        assert foreseen[key] == done[key]
+    assert "nvidia-driver-cuda-3:580.95.05-1.el9.*" in machine.locks.read_text(encoding="utf-8")
+    assert not bench.run(version="580.95.05", flavour="auto", hold=True, pin=True, components=["fabricmanager", "nscq"])["changed"]
+    refused = bench.run(version="999.1.1", flavour="open")
+    assert refused["failed"] and "available: 3:580.95.05-1.el9" in refused["msg"]

@@ -27,7 +27,8 @@ def names(items):
 def test_installed_packages():
     found = dnf.parse_query(fixture("rpm-qa.txt"), dnf_locks())
     assert found["nvidia-driver-cuda"] == {
-        "version": OLD, "source": "stub", "status": "installed", "hold": True, "size_kib": 0, "installed": True, "ok": True, "architecture": "x86_64", "more": []}
+        "version": OLD, "source": "stub", "status": "installed", "hold": True, "size_kib": 0, "installed": True, "ok": True,
+        "architecture": "x86_64", "more": []}
     assert found["dkms"]["version"] == "3.2.1-1.el9" and not found["dkms"]["hold"] and found["kernel-core"]["hold"]
 
 

@@ -32,12 +32,12 @@ def archive():
         stubs.package("old-tool", "1-1.el9", "libnvidia-ml (= 3:575.57.08)"), stubs.package("glue", "1-1.el9"), stubs.package("glue", "2-1.el9"),
         stubs.package("nvidia-settings", NEW, "glue (>= 2)"), stubs.package("nvidia-xconfig", NEW, "kernel-core (>= 5.14.0-570)"),
     ]
-    streams = [
-        repositories.module_document("nvidia-driver", "580-open", [item for item in new if "latest" not in item["name"]], "nvidia-open"),
-        repositories.module_document("nvidia-driver", "580-dkms", [item for item in new if "open" not in item["name"]], "nvidia-driver-cuda"),
-        repositories.module_document("nvidia-driver", "580", [item for item in new if "dkms" not in item["name"] and "open" not in item["name"]], "libnvidia-ml"),
-        repositories.module_document("nvidia-driver", "575-open", [item for item in old if "latest" not in item["name"]], "nvidia-open"),
-    ]
+    def stream(name, packages, without, profile):
+        kept = [item for item in packages if not any(word in item["name"] for word in without)]
+        return repositories.module_document("nvidia-driver", name, kept, profile)
+
+    streams = [stream("580-open", new, ["latest"], "nvidia-open"), stream("580-dkms", new, ["open"], "nvidia-driver-cuda"),
+               stream("580", new, ["dkms", "open"], "libnvidia-ml"), stream("575-open", old, ["latest"], "nvidia-open")]
     return stubs.EL_BASE + new + old + others, streams
 
 

@@ -36,74 +36,13 @@ attributes:
     platforms: Debian, Ubuntu, RHEL, Rocky Linux
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
+  - gpufleet.lifecycle._driver_set
 options:
   version:
     description:
       - The driver's version such as V(535.261.03), or the version of its packages such as V(535.261.03-1).
       - Required unless O(state=absent).
     type: str
-  flavour:
-    description:
-      - The kernel module, NVIDIA's proprietary one or the open one. The other one is removed.
-      - V(auto) chooses by the PCI device ids of the node's GPUs. Where both drive them all it is the open one from driver branch
-        560 on. It is refused when no GPU is found or one is not known.
-      - A flavour that does not drive a GPU of the node is refused, such as V(proprietary) for Blackwell and V(open) for Volta.
-    type: str
-    choices: [auto, proprietary, open]
-    default: proprietary
-  kernel_module:
-    description:
-      - V(dkms) builds the kernel module on the node, V(prebuilt) installs modules that were built and signed for each kernel that can
-        boot. Ubuntu has such modules of both flavours, NVIDIA's CUDA repository for RHEL 9 has proprietary ones; elsewhere it is
-        refused.
-    type: str
-    choices: [dkms, prebuilt]
-    default: dkms
-  source:
-    description:
-      - Whose packages are used, V(distribution) for those of the operating system and V(cuda) for those of NVIDIA's CUDA
-        repository. A mirror counts as what it mirrors.
-      - Without it Debian and Ubuntu use their own, RHEL and Rocky Linux those of NVIDIA.
-    type: str
-    choices: [distribution, cuda]
-  components:
-    description:
-      - Parts beside the driver that this node needs, of exactly its version.
-    type: list
-    elements: str
-    choices: [fabricmanager, nscq, imex, persistenced]
-    default: []
-  floors:
-    description:
-      - What workloads require of the driver. A version below one of these is refused with the name of the workload, whether it is
-        an upgrade or a way back.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      workload:
-        description: What requires it, such as a partition or the label of a group of nodes.
-        type: str
-        required: true
-      driver:
-        description: The oldest driver version that will do, such as V(550.54).
-        type: str
-      cuda:
-        description: The CUDA version that the driver has to support by itself, such as V("12.4").
-        type: str
-      require_cuda:
-        description: Requirements as containers have them in C(NVIDIA_REQUIRE_CUDA). All of them have to hold.
-        type: list
-        elements: str
-      brands:
-        description: Brands of the node's GPUs, for requirements that name one. A requirement that hangs on a brand is refused without it.
-        type: list
-        elements: str
-  running_floors:
-    description:
-      - Whether the C(NVIDIA_REQUIRE_CUDA) of containers that run on the node now counts as well. Reading it needs root.
-    type: bool
-    default: false
   state:
     description:
       - V(resolved) only answers which set it is and what the transaction would do.
@@ -113,12 +52,6 @@ options:
     type: str
     choices: [resolved, downloaded, present, absent]
     default: present
-  extra_packages:
-    description:
-      - More packages of the driver that belong to the set, such as V(libnvcuvid1) or V(nvidia-cuda-mps).
-    type: list
-    elements: str
-    default: []
   hold:
     description:
       - V(true) holds every package of the set, V(false) lifts their hold. Without it, holds stay as they are.
@@ -138,6 +71,12 @@ options:
       - The apt preferences file of O(pin).
     type: path
     default: /etc/apt/preferences.d/gpufleet-nvidia-driver.pref
+  exclude_unattended:
+    description:
+      - V(true) keeps unattended upgrades from the driver, V(false) lets them at it again. Without it they are left as they are.
+      - With apt this is C(/etc/apt/apt.conf.d/53gpufleet-nvidia-driver), with dnf C(excludepkgs) in C(/etc/dnf/automatic.conf) where
+        dnf-automatic is installed.
+    type: bool
   dkms_build:
     description:
       - V(postinst) leaves the DKMS build to the package's own script, which builds for the running and the newest kernel only.
@@ -339,50 +278,9 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.dnf imp
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.lock import LockTimeout, NodeLock, ignore_hangup
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.manager import ManagerError
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.package_change import ChangeFailed, PackageChange
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.package_task import run
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.runner import Runner
-
-ARGUMENT_SPEC = dict(
-    version=dict(type="str"),
-    flavour=dict(type="str", choices=["auto", "proprietary", "open"], default="proprietary"),
-    kernel_module=dict(type="str", choices=["dkms", "prebuilt"], default="dkms"),
-    source=dict(type="str", choices=["distribution", "cuda"]),
-    components=dict(type="list", elements="str", choices=["fabricmanager", "nscq", "imex", "persistenced"], default=[]),
-    floors=dict(type="list", elements="dict", default=[], options=dict(
-        workload=dict(type="str", required=True),
-        driver=dict(type="str"),
-        cuda=dict(type="str"),
-        require_cuda=dict(type="list", elements="str"),
-        brands=dict(type="list", elements="str"),
-    )),
-    running_floors=dict(type="bool", default=False),
-    state=dict(type="str", choices=["resolved", "downloaded", "present", "absent"], default="present"),
-    extra_packages=dict(type="list", elements="str", default=[]),
-    hold=dict(type="bool"),
-    pin=dict(type="bool"),
-    pin_file=dict(type="path", default="/etc/apt/preferences.d/gpufleet-nvidia-driver.pref"),
-    dkms_build=dict(type="str", choices=["postinst", "deferred"], default="postinst"),
-    allow_removal=dict(type="list", elements="str", default=[]),
-    min_free_mib=dict(type="int", default=512),
-    repository_ready=dict(type="bool", default=True),
-    lock_timeout_s=dict(type="int", default=600),
-    apt_lock_timeout_s=dict(type="int", default=300),
-    timeout_s=dict(type="int", default=3600),
-    rollout_id=dict(type="str"),
-    step=dict(type="str"),
-)
-
-
-def tolerated(module, plan):
-    """Check mode on a node whose repository is not there yet: it cannot be known, which is no failure."""
-    if not module.check_mode or [item["id"] for item in plan["refusals"]] != ["unknown_version"]:
-        return False
-    return not module.params["repository_ready"] or not plan["resolved"]["available"]
-
-
-def refuse(module, plan, change):
-    words = " ".join("%s Next step: %s." % (item["message"], item["next_step"]) for item in plan["refusals"])
-    before = "Only an interrupted %s run was finished." % change.words["repair"] if change.actions else "Nothing was changed."
-    module.fail_json(msg="%s %s" % (before, words), changed=bool(change.actions), **change.answer(plan))
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver_packages_options import ARGUMENT_SPEC
 
 
 def manager_of(runner, params):
@@ -391,25 +289,6 @@ def manager_of(runner, params):
     apt = Apt(runner, **options)
     table = packages.table_for(apt.os_release(), params["source"]) or packages.table_for(apt.os_release())
     return Dnf(runner, root=apt.root, **options) if table and table["package_manager"] == "dnf" else apt
-
-
-def run(module, change, acting):
-    """Plan, then act unless told not to; answers the result."""
-    plan = change.plan()
-    if acting and module.params["state"] != "downloaded" and change.repair(plan):
-        plan = change.plan()
-    if plan["refusals"]:
-        if tolerated(module, plan):
-            return dict(change.answer(plan), changed=module.params["state"] != "resolved")
-        refuse(module, plan, change)
-    changed = change.would_change(plan) or bool(change.actions)
-    result = dict(change.answer(plan), changed=changed, diff=change.difference(plan, changed))
-    if not acting:
-        return dict(result, actions=change.foresee(plan))
-    if changed:
-        change.act(plan)
-    change.verify(plan)
-    return dict(result, actions=change.actions)
 
 
 def main():

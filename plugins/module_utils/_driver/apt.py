@@ -167,7 +167,7 @@ class Apt(Manager):
     """apt and dpkg of one machine."""
 
     name = "apt"
-    pin_file = "/etc/apt/preferences.d/gpufleet-nvidia-driver.pref"
+    unattended_file = "/etc/apt/apt.conf.d/53gpufleet-nvidia-driver"
     error = AptError
 
     @property
@@ -207,6 +207,10 @@ class Apt(Manager):
     @staticmethod
     def pin_content(table, resolved):
         return pins.render_pin(table, resolved["sources"], pins.by_name(table, resolved))
+
+    @staticmethod
+    def unattended_content(text, exclude):
+        return pins.render_unattended() if exclude else None
 
     def simulate(self, arguments, action="install", options=()):
         command = ["apt-get", "-s", "-q"] + list(INSTALL_OPTIONS) + list(options) + [action] + list(arguments)

@@ -17,7 +17,7 @@ import os
 import re
 import tempfile
 
-from . import files
+from . import files, pins
 from .manager import Manager, ManagerError, write_atomically
 from .transaction import nothing
 from .versions import compare_rpm
@@ -230,6 +230,7 @@ class Dnf(Manager):
     """dnf and rpm of one machine."""
 
     name = "dnf"
+    unattended_file = "/etc/dnf/automatic.conf"
     error = DnfError
 
     # reading
@@ -397,3 +398,8 @@ class Dnf(Manager):
     def pin_content(table, resolved):
         """Version locks are what keeps dnf to one driver; there is no file beside them."""
         return None
+
+    @staticmethod
+    def unattended_content(text, exclude):
+        """The settings of dnf-automatic; where it is not installed there is nothing to write."""
+        return None if text is None else pins.render_automatic(text, exclude)

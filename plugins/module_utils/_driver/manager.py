@@ -24,8 +24,10 @@ Beside what :class:`Manager` has, a manager answers:
     act: a transaction, its downloads, finishing an interrupted run, ``hold`` and ``unhold``
 ``fix_options(broken)``, ``download_options(broken)``, ``deferred_dkms_options()``
     options of these commands
-``pin_content(table, resolved)``, ``pin_file``
-    what keeps the manager to one driver, and the file it belongs in by default; None where the holds do that
+``pin_content(table, resolved)``
+    the file that keeps the manager to one driver; None where the holds do that
+``unattended_file``, ``unattended_content(text, exclude)``
+    the file that keeps unattended upgrades from the driver, and what should be in it; None when it should not be there
 """
 
 from __future__ import annotations
@@ -74,7 +76,7 @@ class Manager:
     """The package manager of one machine. ``runner(argv, timeout)`` answers ``(rc, out, err)``."""
 
     name = ""
-    pin_file = None
+    unattended_file = None
     error = ManagerError
 
     def __init__(self, runner, root="/", lock_timeout_s=300, timeout_s=3600):

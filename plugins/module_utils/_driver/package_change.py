@@ -179,9 +179,18 @@ class PackageChange:
             return False
         return self.manager.pin_content(plan["table"], plan["resolved"])
 
-    def pin_differs(self, plan):
-        wanted = self.pin_wanted(plan)
-        return wanted is not False and files.read_text(self.manager.path(self.options["pin_file"])) != wanted
+    def unattended_wanted(self, plan):
+        """The same for the file that keeps unattended upgrades from the driver."""
+        exclude = self.options["exclude_unattended"]
+        if exclude is None or self.options["state"] not in ("present", "absent"):
+            return False
+        text = files.read_text(self.manager.path(self.manager.unattended_file))
+        return self.manager.unattended_content(text, exclude and self.options["state"] == "present")
+
+    def files_due(self, plan):
+        """``[(path, content or None)]`` of the files that are not as they should be."""
+        pairs = [(self.options["pin_file"], self.pin_wanted(plan)), (self.manager.unattended_file, self.unattended_wanted(plan))]
+        return [(path, content) for path, content in pairs if content is not False and files.read_text(self.manager.path(path)) != content]
 
     def would_change(self, plan):
         state = self.options["state"]
@@ -190,7 +199,7 @@ class PackageChange:
         if state == "downloaded":
             return plan["download_bytes"] > 0
         holds = any(self.hold_changes(plan, self.foreseen(plan))) if plan["resolved"] else False
-        return bool(plan["journal"] or plan["broken"] or not transaction.is_empty(plan["transaction"]) or holds or self.pin_differs(plan))
+        return bool(plan["journal"] or plan["broken"] or not transaction.is_empty(plan["transaction"]) or holds or self.files_due(plan))
 
     def answer(self, plan):
         """The part of the result that every way out has."""
@@ -215,9 +224,7 @@ class PackageChange:
             after.update((item["name"], item["version"]) for item in plan["transaction"][kind])
         texts = ["".join("%s %s\n" % item for item in sorted(versions.items())) for versions in (before, after)]
         parts = [("driver packages", texts[0], texts[1])]
-        if self.pin_differs(plan):
-            path = self.options["pin_file"]
-            parts.append((path, files.read_text(self.manager.path(path)) or "", self.pin_wanted(plan) or ""))
+        parts += [(path, files.read_text(self.manager.path(path)) or "", content or "") for path, content in self.files_due(plan)]
         return [{"before_header": name, "after_header": name, "before": old, "after": new} for name, old, new in parts]
 
     def foreseen(self, plan):
@@ -240,9 +247,7 @@ class PackageChange:
         hold, unhold = self.hold_changes(plan, self.foreseen(plan)) if plan["resolved"] else ([], [])
         sentences += ["hold %s" % ", ".join(hold)] if hold else []
         sentences += ["lift the hold of %s" % ", ".join(unhold)] if unhold else []
-        if self.pin_differs(plan):
-            sentences.append("%s %s" % ("write" if self.pin_wanted(plan) else "remove", self.options["pin_file"]))
-        return sentences
+        return sentences + ["%s %s" % ("remove" if content is None else "write", path) for path, content in self.files_due(plan)]
 
     # acting
 
@@ -268,8 +273,7 @@ class PackageChange:
                 self.run_transaction(plan)
         finally:
             self.restore_holds(plan)
-        if self.pin_differs(plan):
-            self.write_pin(plan)
+        self.write_files(plan)
 
     def run_transaction(self, plan):
         options = self.manager.fix_options(plan["broken"])
@@ -304,14 +308,13 @@ class PackageChange:
         if unhold:
             self.actions.append("lift the hold of %s" % ", ".join(unhold))
 
-    def write_pin(self, plan):
-        path, content = self.manager.path(self.options["pin_file"]), self.pin_wanted(plan)
-        if content is None:
-            os.unlink(path)
-            self.actions.append("removed %s" % self.options["pin_file"])
-            return
-        write_atomically(path, content)
-        self.actions.append("wrote %s: %s alone" % (self.options["pin_file"], plan["resolved"]["upstream"]))
+    def write_files(self, plan):
+        for path, content in self.files_due(plan):
+            if content is None:
+                os.unlink(self.manager.path(path))
+            else:
+                write_atomically(self.manager.path(path), content)
+            self.actions.append("%s %s" % ("remove" if content is None else "write", path))
 
     def verify(self, plan):
         """Read back: success of the package manager proves nothing."""

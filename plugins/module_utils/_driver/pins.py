@@ -4,11 +4,17 @@
 #
 # Private to the collection: it may change at any time.
 
-"""What keeps the package managers to one driver: apt preferences, and the exclusions of dnf-automatic."""
+"""What keeps the package managers to one driver: apt preferences, and the exclusions of unattended upgrades."""
 
 from __future__ import annotations
 
 import re
+
+# Names of the driver's own packages, as unattended-upgrades reads them. Tools released apart from it keep getting their updates.
+UNATTENDED_PATTERNS = (
+    "^(lib|firmware-|xserver-xorg-video-)?nvidia-(?!persistenced|modprobe|settings|xconfig|container)", "^libcuda(1|debugger1)$", "^libnv(cuvid|optix)1$",
+    "^linux-(modules|objects|signatures)-nvidia-", "^cuda-drivers",
+)
 
 # Everything that carries the driver's version in NVIDIA's rpm repository.
 AUTOMATIC_EXCLUDES = (
@@ -49,6 +55,13 @@ def render_pin(table, versions, names=None):
         "Package: %s" % " ".join(blocked), "Pin: version *", "Pin-Priority: -1", "",
     ]
     return "\n".join(lines)
+
+
+def render_unattended(patterns=UNATTENDED_PATTERNS):
+    """An apt configuration file under which unattended-upgrades leaves the driver alone."""
+    lines = ["// Written by gpufleet.lifecycle (driver_packages); changes are overwritten. The driver changes only when somebody means it.",
+             "Unattended-Upgrade::Package-Blacklist {"]
+    return "\n".join(lines + ['    "%s";' % pattern for pattern in patterns] + ["};", ""])
 
 
 def render_automatic(text, exclude=True, patterns=AUTOMATIC_EXCLUDES):

@@ -156,7 +156,7 @@ class DnfRoot:
             "--installroot=%s" % self.root, "--config=%s/etc/dnf/dnf.conf" % self.root, "--releasever=9", "--forcearch=x86_64",
             "--setopt=reposdir=%s/etc/yum.repos.d" % self.root, "--setopt=varsdir=%s/etc/dnf/vars" % self.root,
             "--setopt=pluginconfpath=%s/pluginconf" % self.root, "--setopt=cachedir=%s/var/cache/dnf" % self.root,
-            "--setopt=persistdir=%s/var/lib/dnf" % self.root, "--setopt=logdir=%s/var/log" % self.root, "--setopt=metadata_expire=0",
+            "--setopt=persistdir=%s/var/lib/dnf" % self.root, "--setopt=logdir=%s/var/log" % self.root, "--setopt=metadata_expire=-1",
         ]
 
     def install(self, *names):

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 
 import pytest
@@ -18,7 +19,7 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._dri
 PIN = "/etc/apt/preferences.d/driver.pref"
 OPTIONS = dict(
     version="580.178.04", flavour="open", kernel_module="dkms", source=None, components=[], floors=[], running_floors=False, state="present",
-    extra_packages=[], hold=True, pin=True, pin_file=PIN, dkms_build="postinst", allow_removal=[], min_free_mib=0,
+    extra_packages=[], hold=True, pin=True, pin_file=PIN, dkms_build="postinst", allow_removal=[], min_free_mib=0, exclude_unattended=None,
 )
 NEW, OLD = "580.178.04-0ubuntu0.24.04.1", "580.173.02-0ubuntu0.24.04.1"
 MARK = "580-server"
@@ -51,7 +52,7 @@ def run(machine, **options):
     if changing.would_change(plan):
         changing.act(plan)
     changing.verify(plan)
-    assert len(changing.actions) == len(foreseen)
+    assert changing.actions == foreseen
     return plan
 
 
@@ -91,6 +92,22 @@ def test_install_downgrade_other_flavour_and_other_branch(machine):
 
     run(machine, state="absent")
     assert set(installed(machine)) == {"dkms"} and not (machine.root / PIN.lstrip("/")).exists()
+
+
+def test_unattended_upgrades_are_kept_away_and_let_in_again(machine):
+    """As apt itself reads the file."""
+    path = machine.root / "etc/apt/apt.conf.d/53gpufleet-nvidia-driver"
+    path.parent.mkdir()
+    run(machine, exclude_unattended=True)
+    dummy, out, dummy = repositories.call(["apt-config", "-c", str(path), "dump", "Unattended-Upgrade::Package-Blacklist"])
+    patterns = re.findall(r'Package-Blacklist:: "(.*)";', out)
+    names = [item["name"] for item in stubs.NOBLE if "nvidia" in item["name"]]
+    assert [name for name in names if not any(re.match(pattern, name) for pattern in patterns)] == []
+    assert not any(re.match(pattern, name) for pattern in patterns for name in ("nvidia-container-toolkit", "nvidia-modprobe", "linux-image-generic", "dkms"))
+    again = change(machine, exclude_unattended=True)
+    assert not again.would_change(again.plan())
+    run(machine, exclude_unattended=False)
+    assert not path.exists()
 
 
 def test_the_pin_leaves_no_other_candidate(machine):

@@ -17,7 +17,7 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._dri
 
 OPTIONS = dict(
     version="580.95.05", flavour="open", kernel_module="dkms", source=None, components=[], floors=[], running_floors=False, state="present", extra_packages=[],
-    hold=True, pin=True, pin_file="/etc/apt/preferences.d/none.pref", dkms_build="postinst", allow_removal=[], min_free_mib=0,
+    hold=True, pin=True, pin_file="/etc/apt/preferences.d/none.pref", dkms_build="postinst", allow_removal=[], min_free_mib=0, exclude_unattended=None,
 )
 OLD, NEW = "3:575.57.08-1.el9", "3:580.95.05-1.el9"
 SET = {"kmod-nvidia-open-dkms", "libnvidia-cfg", "libnvidia-ml", "nvidia-driver-cuda", "nvidia-driver-cuda-libs", "nvidia-kmod-common", "nvidia-modprobe",
@@ -32,6 +32,7 @@ def archive():
         stubs.package("old-tool", "1-1.el9", "libnvidia-ml (= 3:575.57.08)"), stubs.package("glue", "1-1.el9"), stubs.package("glue", "2-1.el9"),
         stubs.package("nvidia-settings", NEW, "glue (>= 2)"), stubs.package("nvidia-xconfig", NEW, "kernel-core (>= 5.14.0-570)"),
     ]
+
     def stream(name, packages, without, profile):
         kept = [item for item in packages if not any(word in item["name"] for word in without)]
         return repositories.module_document("nvidia-driver", name, kept, profile)
@@ -128,6 +129,17 @@ def test_the_obvious_packages_alone_would_mix_versions(machine):
     simulated = manager.simulate(arguments)
     refusal, = transaction.decide(simulated, asked, {}, plan["index"], [], plan["table"])
     assert (refusal["id"], refusal["packages"]) == ("mixed_set", ["nvidia-modprobe"]) and NEW in refusal["found"]
+
+
+def test_dnf_automatic_is_kept_away_where_it_is_installed(machine):
+    path = machine.root / "etc/dnf/automatic.conf"
+    run(machine, exclude_unattended=True)
+    assert not path.exists()
+    path.write_text("[base]\nexcludepkgs = mine\n", encoding="utf-8")
+    run(machine, exclude_unattended=True)
+    assert "excludepkgs = mine, cuda-drivers*, kmod-nvidia-*" in path.read_text(encoding="utf-8")
+    run(machine, exclude_unattended=False)
+    assert path.read_text(encoding="utf-8") == "[base]\nexcludepkgs = mine\n"
 
 
 def test_prebuilt_modules(machine):

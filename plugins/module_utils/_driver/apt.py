@@ -13,7 +13,7 @@ import os
 import re
 
 from . import pins
-from .manager import Manager, ManagerError, write_atomically
+from .manager import NO_NAMES, Manager, ManagerError, write_atomically
 from .versions import compare
 
 # dpkg's own defaults, and ours: a change never waits for an answer at a terminal.
@@ -180,7 +180,7 @@ class Apt(Manager):
         return parse_query(self.run("dpkg-query", ["dpkg-query", "-W", "-f", QUERY_FORMAT], ok=(0, 1)))
 
     def index(self, name_pattern, also=()):
-        names = self.run("apt-cache pkgnames", ["apt-cache", "pkgnames"]).split()
+        names = [] if name_pattern == NO_NAMES else self.run("apt-cache pkgnames", ["apt-cache", "pkgnames"]).split()
         wanted = sorted(set(name for name in names if re.search(name_pattern, name)) | set(also))
         if not wanted:
             return {}

@@ -18,7 +18,7 @@ import re
 import tempfile
 
 from . import files, pins
-from .manager import Manager, ManagerError, write_atomically
+from .manager import NO_NAMES, Manager, ManagerError, write_atomically
 from .transaction import nothing
 from .versions import compare_rpm
 
@@ -36,6 +36,7 @@ KINDS = (
 )
 UNITS = {"": 1, "k": 1024, "M": 1024 ** 2, "G": 1024 ** 3, "T": 1024 ** 4}
 REMOVE, STREAM = "!", "stream:"
+ALL = "all"  # an option of ours: downloads are of packages that are installed too
 
 # rpm keeps several of these side by side on purpose
 INSTALL_ONLY = re.compile(r"^(kernel|kernel-(rt|64k|debug)?-?(core|modules.*|devel.*)|gpg-pubkey|kmod-nvidia-[0-9].*)$")
@@ -242,7 +243,7 @@ class Dnf(Manager):
         return parse_query(self.run("rpm -qa", ["rpm", "-qa", "--qf", QUERY_FORMAT]), self.locks())
 
     def index(self, name_pattern, also=()):
-        names = self.query(["--queryformat", "%{name}"]).split()
+        names = [] if name_pattern == NO_NAMES else self.query(["--queryformat", "%{name}"]).split()
         wanted = sorted(set(name for name in names if re.search(name_pattern, name)) | set(also))
         return parse_index(self.query(["--queryformat", INDEX_FORMAT] + wanted)) if wanted else {}
 
@@ -271,7 +272,14 @@ class Dnf(Manager):
         return []
 
     def download_options(self, broken):
-        return []
+        return [ALL]
+
+    def parts(self, words):
+        """``[(action, words)]`` whose archives have to be fetched: of what is installed already too, for a way back."""
+        have = set("%s-%s" % (name, item["version"]) for name, item in self.installed().items())
+        wanted = [word for word in words if not word.startswith(REMOVE)]
+        new, there = [word for word in wanted if word not in have], [word for word in wanted if word in have]
+        return [(action, part) for action, part in (("install", new), ("reinstall", there)) if part]
 
     @staticmethod
     def deferred_dkms_options():
@@ -289,8 +297,10 @@ class Dnf(Manager):
 
     def to_download(self, arguments, options=()):
         stream, words = self.split(arguments)
-        size = parse_download_size(self.ask(words, "install", self.unfiltered(stream) + list(options)))
-        return {"packages": size} if size else {}
+        chosen = self.unfiltered(stream) + list(options)
+        parts = [(action, part) for action, part in self.parts(words) if action == "install" or ALL in options]
+        sizes = [(action, parse_download_size(self.ask(part, action, [word for word in chosen if word != ALL]))) for action, part in parts]
+        return dict((action, size) for action, size in sizes if size)
 
     @staticmethod
     def split(arguments):
@@ -371,10 +381,11 @@ class Dnf(Manager):
 
     def download(self, arguments, options=()):
         stream, words = self.split(arguments)
-        rc, out, err = self.transact("-y", words, "install", self.unfiltered(stream) + ["--downloadonly"] + list(options), self.timeout_s)
-        if rc or re.search(r"^Error:", err, re.M):
-            raise DnfError("dnf install --downloadonly", rc, out, err)
-        return out
+        chosen = self.unfiltered(stream) + ["--downloadonly"] + [word for word in options if word != ALL]
+        for action, part in self.parts(words):
+            rc, out, err = self.transact("-y", part, action, chosen, self.timeout_s)
+            if rc or re.search(r"^Error:", err, re.M):
+                raise DnfError("dnf %s --downloadonly" % action, rc, out, err)
 
     def mark(self, action, names):
         """Lock packages at the version they have, or lift their locks."""

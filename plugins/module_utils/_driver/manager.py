@@ -37,6 +37,9 @@ import os
 
 from . import files, kernels
 
+# As a pattern of names: none beside those that are named.
+NO_NAMES = "(?!)"
+
 
 def parse_os_release(text):
     found = {}

@@ -12,7 +12,7 @@ import os
 import time
 
 from . import dkms, files, flavour, floors, kernels, packages, pci, transaction, workloads
-from .manager import ManagerError, write_atomically
+from .manager import NO_NAMES, ManagerError, write_atomically
 
 
 class ChangeFailed(Exception):
@@ -147,7 +147,7 @@ class PackageChange:
         delta = 0
         if not only_archives:
             changed = [item for kind in ("install", "upgrade", "downgrade") for item in plan["transaction"][kind]]
-            sizes = self.manager.index("(?!)", [item["name"] for item in changed])
+            sizes = self.manager.index(NO_NAMES, [item["name"] for item in changed])
             for item in changed:
                 new = [record["installed_kib"] for record in sizes.get(item["name"], []) if record["version"] == item["version"]]
                 old = plan["installed"].get(item["name"], {})

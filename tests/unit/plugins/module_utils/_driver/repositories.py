@@ -21,6 +21,10 @@ TOOLS = {
 ENVIRONMENT = {"LC_ALL": "C", "LANG": "C", "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/nonexistent"}
 
 
+# rpm changes its root directory, which takes root, or a user namespace in which one is root.
+ROOT_OF_ITS_OWN = [] if os.geteuid() == 0 else ["unshare", "--map-root-user"]
+
+
 def call(argv, ok=(0,), **options):
     assert shutil.which(argv[0], path=ENVIRONMENT["PATH"]), "%s is not on this machine: install package %s (tests/tools/host-packages.txt)" % (
         argv[0], TOOLS.get(argv[0], argv[0]))
@@ -117,6 +121,12 @@ class DnfRoot:
         other.lay()
         return other
 
+    def move(self, baseurl):
+        """The same repository at another address."""
+        path = self.root / "etc/yum.repos.d/stub.repo"
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text.replace("file://%s" % self.repository, baseurl), encoding="utf-8")
+
     def lay(self):
         self.root, self.log, self.broken = self.base / ("root%d" % self.number), [], None
         for name in ("etc/yum.repos.d", "etc/dnf/plugins", "etc/dnf/modules.d", "var/lib/dnf", "var/cache/dnf", "var/log"):
@@ -135,11 +145,11 @@ class DnfRoot:
         argv = list(argv)
         self.log.append(argv)
         if argv[0] == "rpm":
-            return call(["rpm", "--root", str(self.root)] + argv[1:], ok=None)
+            return call(ROOT_OF_ITS_OWN + ["rpm", "--root", str(self.root)] + argv[1:], ok=None)
         assert argv[0] == "dnf", argv
         if self.broken and "-y" in argv and "module" not in argv:
             return self.with_a_broken_package(argv)
-        return call(["dnf"] + self.options() + argv[1:], ok=None)
+        return call(ROOT_OF_ITS_OWN + ["dnf"] + self.options() + argv[1:], ok=None)
 
     def with_a_broken_package(self, argv):
         """A package whose archive is damaged since the index was made."""
@@ -147,7 +157,7 @@ class DnfRoot:
         content = archive.read_bytes()
         archive.write_bytes(content[:len(content) // 2])
         try:
-            return call(["dnf"] + self.options() + argv[1:], ok=None)
+            return call(ROOT_OF_ITS_OWN + ["dnf"] + self.options() + argv[1:], ok=None)
         finally:
             archive.write_bytes(content)
 

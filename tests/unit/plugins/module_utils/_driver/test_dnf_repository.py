@@ -6,7 +6,10 @@
 
 from __future__ import annotations
 
+import functools
+import http.server
 import shutil
+import threading
 
 import pytest
 
@@ -206,6 +209,46 @@ def test_packages_that_an_interrupted_run_left_twice(machine):
     assert plan["broken"] == ["libnvidia-ml"]
     assert changing.repair(plan) and changing.repaired and "interrupted rpm run" in changing.actions[0]
     assert change(machine, hold=None).plan()["broken"] == []
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format, *args):
+        """Nothing: what dnf asks for is no output of a test."""
+
+
+@pytest.fixture(name="served")
+def _served(machine):
+    """The repository over HTTP on this machine, where downloads are downloads."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(machine.repository)))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    machine.move("http://127.0.0.1:%d" % server.server_address[1])
+    yield machine
+    server.shutdown()
+    server.server_close()
+    thread.join(10)
+
+
+def test_downloads_are_kept_and_counted_once_and_the_way_back_too(served):
+    """Before the change the archives of the new set; and those of the set that is there."""
+    plan = change(served, version="575.57.08", state="downloaded").plan()
+    assert plan["download_bytes"] > 0 and plan["disk"]["/var/cache/dnf"] == plan["download_bytes"] and plan["refusals"] == []
+    run(served, version="575.57.08", state="downloaded")
+    assert versions(served) == {} and change(served, version="575.57.08").plan()["download_bytes"] == 0
+    run(served, version="575.57.08")
+    again = change(served, version="575.57.08", state="downloaded")
+    assert not again.would_change(again.plan())
+    shutil.rmtree(str(served.root / "var/cache/dnf"))
+    back = change(served, version="575.57.08", state="downloaded")
+    assert back.would_change(back.plan())
+    run(served, version="575.57.08", state="downloaded")
+    archives = [path.name for path in (served.root / "var/cache/dnf").glob("*/packages/*.rpm")]
+    assert "kmod-nvidia-open-dkms-575.57.08-1.el9.x86_64.rpm" in archives
+
+
+def test_no_disk_space_is_refused(machine):
+    refusal, = change(machine, min_free_mib=2 ** 40).plan()["refusals"]
+    assert refusal["id"] == "disk" and "dnf clean packages" in refusal["next_step"]
 
 
 def test_a_repository_without_modules(tmp_path):

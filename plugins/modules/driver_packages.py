@@ -247,6 +247,19 @@ download_bytes:
   description: Bytes that are not in the package cache yet.
   returned: always
   type: int
+holds:
+  description: The driver's packages that are held, the longest first, and what their holds keep out.
+  returned: unless the task was refused
+  type: list
+  elements: dict
+  contains:
+    package: {description: The package., type: str, sample: nvidia-smi}
+    version: {description: The version it is held at., type: str, sample: 535.261.03-1}
+    since: {description: "Since when it is held at that version, V(null) when it was never seen before.", type: str, sample: "2026-01-31T12:00:00Z"}
+    since_exact: {description: "Whether RV(holds[].since) is when it was held, and not when a hold of somebody else was first seen.", type: bool}
+    age_days: {description: Days since then., type: int}
+    newer: {description: "Newer versions that there are, newest first.", type: list, elements: str}
+    security: {description: "Those that fix a vulnerability. V(null) when the package manager cannot tell.", type: list, elements: str}
 repaired:
   description: Whether an interrupted run of the package manager was found, and finished unless in check mode.
   returned: always

@@ -142,6 +142,24 @@ def parse_uris(text):
     return found
 
 
+def parse_policy(text):
+    """``apt-cache policy`` -> ``{name: {version: [archive, ...]}}``; the archive is the suite and component, such as bookworm/non-free."""
+    found, name, version = {}, None, None
+    for line in text.splitlines():
+        if re.match(r"^\S+:$", line):
+            name, version = line[:-1], None
+            continue
+        match = re.match(r"^ (?:\*\*\*|   ) (\S+) -?[0-9]+$", line)
+        if match and name:
+            version = match.group(1)
+            found.setdefault(name, {})[version] = []
+            continue
+        match = re.match(r"^ +-?[0-9]+ \S+ (\S+) \S+ Packages$", line)
+        if match and version:
+            found[name][version].append(match.group(1))
+    return found
+
+
 def unmet(text):
     """What apt says it cannot satisfy: ``["nvidia-smi : Depends: libnvidia-ml1 (= 1) but 2 is to be installed"]``."""
     found, owner = [], ""
@@ -186,6 +204,12 @@ class Apt(Manager):
             return {}
         # 100: some names are virtual and have no record, which is no error here
         return parse_show(self.run("apt-cache show", ["apt-cache", "show", "--"] + wanted, ok=(0, 100)))
+
+    def security(self, names):
+        """``{name: [versions]}`` that the security archives have."""
+        table = parse_policy(self.run("apt-cache policy", ["apt-cache", "policy", "--"] + sorted(names)))
+        return dict((name, [version for version, archives in versions.items() if any(re.search(r"-security(/|$)", item) for item in archives)])
+                    for name, versions in table.items())
 
     def interrupted(self, installed):
         """What an interrupted dpkg left: ``(journal entries, packages that are not configured)``."""

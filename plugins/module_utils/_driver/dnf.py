@@ -170,6 +170,19 @@ def parse_enabled(text, module):
     return (fields.get("stream") or None) if fields.get("state") == "enabled" and "[%s]" % module in text else None
 
 
+def parse_advisories(text):
+    """Output of dnf updateinfo list -> ``{name: [version, ...]}``."""
+    found = {}
+    for line in text.splitlines():
+        match = re.match(r"^\S+ +\S+ +(\S+)-([^-\s]+-[^-\s]+)\.%s$" % ARCHITECTURES, line.strip())
+        if match:
+            known = found.setdefault(match.group(1), [])
+            version = re.sub(r"^0:", "", match.group(2))
+            if version not in known:
+                known.append(version)
+    return found
+
+
 def lock_pattern(line):
     """What a line of the lock list locks; None for comments and exclusions."""
     line = line.split("#", 1)[0].strip()
@@ -250,6 +263,11 @@ class Dnf(Manager):
     def query(self, arguments):
         command = ["dnf", "-q", "--disableplugin=versionlock", "repoquery", "--available", "--showduplicates", "--disable-modular-filtering"]
         return self.run("dnf repoquery", command + arguments, timeout=300)
+
+    def security(self, names):
+        """``{name: [versions]}`` of security advisories; None where the repositories publish none that dnf can read."""
+        rc, out, dummy = self.runner(["dnf", "-q", "--disableplugin=versionlock", "updateinfo", "list", "--security", "--updates"], 300)
+        return parse_advisories(out) if rc == 0 else None
 
     def interrupted(self, installed):
         """An rpm that was killed leaves old and new side by side."""

@@ -12,6 +12,8 @@ Beside what :class:`Manager` has, a manager answers:
     ``{name: {"version", "source", "status", "hold", "size_kib", "installed", "ok"}}``
 ``index(name_pattern, also)``
     ``{name: [{"version", "source", "relations", "provides", "size", "installed_kib", "downloadable", ...}]}``
+``security(names)``
+    ``{name: [versions that fix a vulnerability]}``, None when it cannot tell
 ``interrupted(installed)``
     ``(journal entries, packages that an interrupted run left half done)``
 ``arguments(packages, obsolete)``

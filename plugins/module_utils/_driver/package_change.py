@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 
-from . import dkms, files, flavour, floors, kernels, packages, pci, transaction, workloads
+from . import dkms, files, flavour, floors, holds, kernels, packages, pci, transaction, workloads
 from .manager import NO_NAMES, ManagerError, write_atomically
 
 
@@ -249,7 +249,30 @@ class PackageChange:
         sentences += ["lift the hold of %s" % ", ".join(unhold)] if unhold else []
         return sentences + ["%s %s" % ("remove" if content is None else "write", path) for path, content in self.files_due(plan)]
 
+    def held(self, installed, plan):
+        """``{name: version}`` of the driver's packages that are held."""
+        names = packages.installed_driver(plan["table"], installed) if plan["table"] else []
+        return dict((name, installed[name]["version"]) for name in names if installed[name]["hold"])
+
+    def holds(self, plan, installed=None):
+        """How old the holds are, and what they keep out."""
+        held = self.held(plan["installed"] if installed is None else installed, plan)
+        if not held:
+            return []
+        record = holds.parse(files.read_text(self.manager.path(holds.RECORD)))
+        return holds.report(record, held, plan["index"], self.manager.security(held), self.manager.name, time.time())
+
     # acting
+
+    def record_holds(self, plan, installed):
+        """Keep the time since when each package is held. It is no change of the node."""
+        path = self.manager.path(holds.RECORD)
+        text = files.read_text(path)
+        held, before = self.held(installed, plan), self.held(plan["installed"], plan)
+        record = holds.update(holds.parse(text), held, time.time(), [name for name in held if held[name] != before.get(name)])
+        if record != holds.parse(text):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            write_atomically(path, holds.render(record))
 
     def repair(self, plan):
         """Finish an interrupted run of the package manager; answers whether the plan has to be made again."""

@@ -34,8 +34,9 @@ def run(module, change, acting):
     changed = change.would_change(plan) or bool(change.actions)
     result = dict(change.answer(plan), changed=changed, diff=change.difference(plan, changed))
     if not acting:
-        return dict(result, actions=change.foresee(plan))
+        return dict(result, actions=change.foresee(plan), holds=change.holds(plan))
     if changed:
         change.act(plan)
-    change.verify(plan)
-    return dict(result, actions=change.actions)
+    installed = change.verify(plan)
+    change.record_holds(plan, installed)
+    return dict(result, actions=change.actions, holds=change.holds(plan, installed))

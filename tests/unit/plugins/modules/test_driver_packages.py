@@ -238,6 +238,28 @@ def test_holds_are_lifted_when_asked_and_left_alone_when_not(bench):
     assert held(machine) == []
 
 
+def test_the_age_of_holds_and_what_they_keep_out(bench):
+    machine = bench.make(version=OLD)
+    machine.packages["nvidia-smi"]["hold"] = True
+    machine.policy = "nvidia-smi:\n  Installed: x\n  Version table:\n     535.309.01-0+deb12u1 500\n" \
+                     "        500 http://deb.debian.org/debian-security bookworm-security/non-free amd64 Packages\n"
+    seen = bench.run(version="535.216.03", state="resolved")["holds"]
+    assert [(row["package"], row["since"], row["age_days"]) for row in seen] == [("nvidia-smi", None, None)]
+    assert (seen[0]["newer"], seen[0]["security"]) == (["535.309.01-0+deb12u1", NEW], ["535.309.01-0+deb12u1"])
+    rows = dict((row["package"], row) for row in bench.run(version="535.216.03", hold=True)["holds"])
+    assert sorted(rows) == sorted(SET) and set(row["age_days"] for row in rows.values()) == {0}
+    assert (rows["nvidia-smi"]["since_exact"], rows["libcuda1"]["since_exact"]) == (False, True)
+    record = machine.root / "var/lib/gpufleet/holds.json"
+    kept = json.loads(record.read_text(encoding="utf-8"))
+    kept["libcuda1"]["since"] -= 40 * 24 * 3600
+    record.write_text(json.dumps(kept), encoding="utf-8")
+    again = bench.run(version="535.216.03", hold=True)
+    assert not again["changed"] and (again["holds"][0]["package"], again["holds"][0]["age_days"]) == ("libcuda1", 40)
+    moved = bench.run(version="535.261.03", hold=True)["holds"]
+    assert set(row["age_days"] for row in moved) == {0} and set(row["version"] for row in moved) == {NEW}
+    assert bench.run(version="535.261.03", hold=False)["holds"] == [] and json.loads(record.read_text(encoding="utf-8")) == {}
+
+
 def test_absent_removes_the_driver_and_the_pin(bench):
     machine = bench.make(version=NEW, hold=True)
     (machine.root / PIN).write_text("x", encoding="utf-8")

@@ -101,16 +101,33 @@ def module_document(name, stream, packages, profile, version=1):
     return MODULE % {"name": name, "stream": stream, "version": version, "context": "00000001", "profile": profile, "rpms": rpms}
 
 
+ADVISORY = """<?xml version="1.0" encoding="UTF-8"?>
+<updates><update from="stub" status="final" type="security" version="1"><id>STUB-2026:1</id><title>stub</title><severity>Important</severity>
+<issued date="2026-01-01 00:00:00"/><updated date="2026-01-01 00:00:00"/><description>stub</description><pkglist><collection short="s"><name>s</name>
+%s</collection></pkglist></update></updates>
+"""
+
+
+def advisory(packages):
+    """A security advisory about packages."""
+    lines = ['<package name="%s" epoch="%s" version="%s" release="%s" arch="x86_64" src="stub.src.rpm"><filename>%s.rpm</filename></package>' % (
+        (item["name"],) + evr(item["version"]) + (item["name"],)) for item in packages]
+    return ADVISORY % "\n".join(lines)
+
+
 class DnfRoot:
     """A root directory for dnf, with one repository; it is a runner for :class:`_driver.dnf.Dnf` too."""
 
-    def __init__(self, base, packages, modules=None):
+    def __init__(self, base, packages, modules=None, updateinfo=None):
         self.base, self.repository, self.number = base, base / "repository", 0
         build_rpms(packages, self.repository)
         call(["createrepo_c", "--quiet", str(self.repository)])
         if modules:
             (base / "modules.yaml").write_text("".join(modules), encoding="utf-8")
             call(["modifyrepo_c", "--mdtype=modules", str(base / "modules.yaml"), str(self.repository / "repodata")])
+        if updateinfo:
+            (base / "updateinfo.xml").write_text(updateinfo, encoding="utf-8")
+            call(["modifyrepo_c", "--mdtype=updateinfo", str(base / "updateinfo.xml"), str(self.repository / "repodata")])
         self.lay()
 
     def fresh(self):

@@ -253,6 +253,11 @@ def test_no_disk_space_is_refused(machine):
 
 def test_a_repository_without_modules(tmp_path):
     """EL 10, or a mirror that lost them: the versions and the locks do alone."""
-    machine = repositories.DnfRoot(tmp_path, stubs.EL_BASE + stubs.redhat("580.95.05"))
-    plan = run(machine)
+    new = stubs.redhat("580.95.05")
+    machine = repositories.DnfRoot(
+        tmp_path, stubs.EL_BASE + new + stubs.redhat("575.57.08"), updateinfo=repositories.advisory(stubs.named(new, "libnvidia-ml", "nvidia-imex")))
+    plan = run(machine, version="575.57.08")
     assert plan["resolved"]["stream"] is None and "streams" not in plan["transaction"] and SET <= set(versions(machine))
+    rows = dict((row["package"], row) for row in change(machine, version="575.57.08").holds(change(machine, version="575.57.08").plan()))
+    assert set(rows) == SET and rows["libnvidia-ml"]["newer"] == rows["libnvidia-ml"]["security"] == [NEW]
+    assert (rows["libnvidia-cfg"]["newer"], rows["libnvidia-cfg"]["security"]) == ([NEW], [])

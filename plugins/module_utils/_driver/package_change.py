@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 
-from . import dkms, files, flavour, floors, holds, kernels, packages, pci, transaction, workloads
+from . import dkms, dkms_act, files, flavour, floors, holds, kernels, packages, pci, transaction, workloads
 from .manager import NO_NAMES, ManagerError, write_atomically
 
 
@@ -82,6 +82,8 @@ class PackageChange:
                 return
             plan["refusals"] += transaction.decide(
                 plan["transaction"], resolved["packages"], plan["installed"], plan["index"], plan["removable"], plan["table"])
+        else:
+            self.read_dkms_name(resolved)
         if self.options["state"] == "downloaded" or not transaction.is_empty(plan["transaction"]):
             self.plan_disk(plan)
 
@@ -124,6 +126,13 @@ class PackageChange:
             compiler = dkms.compiler_id(dkms.kernel_config(self.manager.root, kernel))
             names[kernel] = dkms.tree_name(resolved["dkms_name"], resolved["dkms_version"], kernel, kernels.architecture(), compiler) if compiler else None
         return names
+
+    def read_dkms_name(self, resolved):
+        """What the installed package calls its module: the table's name is what it should be, and tells nothing of a mirror's own package."""
+        names = dkms_act.find_names(self.manager.root, resolved["dkms_version"]) if resolved["dkms_name"] else []
+        if len(names) == 1 and names[0] != resolved["dkms_name"]:
+            resolved["dkms_name"] = names[0]
+            resolved["trees"] = self.tree_names(resolved)
 
     def simulate(self, plan, action):
         try:
@@ -357,6 +366,7 @@ class PackageChange:
                 listing = ", ".join("%s %s (expected %s)" % (name, found, expected[name]) for name, found in sorted(wrong.items()))
                 raise ChangeFailed("%s ended well, and yet these packages are not as resolved: %s. Next step: %s of them on the node." % (
                     self.manager.name, listing, self.words["policy"]))
+            self.read_dkms_name(plan["resolved"])
             hold, unhold = self.hold_changes(plan, installed)
             if hold or unhold:
                 raise ChangeFailed("%s did not take: %s." % (self.words["hold"], ", ".join(hold + unhold)))

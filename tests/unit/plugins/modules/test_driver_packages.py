@@ -279,6 +279,19 @@ def test_tree_names_are_given_for_every_kernel(bench):
     assert trees["6.1.0-56-amd64"].startswith("nvidia-current_535.261.03_6.1.0-56-amd64_") and trees["6.1.0-56-amd64"].endswith("_gcc-12.2.0.dkms.tar.gz")
 
 
+def test_the_name_in_dkms_is_read_where_the_package_is_installed(bench):
+    """Not while another flavour's module of the same version is all there is."""
+    machine = bench.make(version=OLD)
+    source = machine.root / "usr/src/nvidia-mirrored-535.261.03"
+    source.mkdir(parents=True)
+    (source / "dkms.conf").write_text("", encoding="utf-8")
+    assert bench.run(version="535.261.03", state="resolved")["resolved"]["dkms_name"] == "nvidia-current"
+    for dummy in range(2):
+        resolved = bench.run(version="535.261.03")["resolved"]
+        assert resolved["dkms_name"] == "nvidia-mirrored"
+        assert [name.split("_")[0] for name in resolved["trees"].values()] == ["nvidia-mirrored"]
+
+
 def test_resolved_only_answers(bench):
     machine = bench.make(version=OLD)
     result = bench.run(version="535.261.03", state="resolved")

@@ -55,7 +55,8 @@ options:
   hold:
     description:
       - V(true) holds every package of the set, V(false) lifts their hold. Without it, holds stay as they are.
-      - With dnf a hold is a version lock with the epoch, in C(/etc/dnf/plugins/versionlock.list).
+      - With dnf a hold is a version lock with the epoch. It takes dnf's plugin versionlock (C(python3-dnf-plugin-versionlock)), without
+        which V(true) is refused.
       - Only used with O(state=present).
     type: bool
   pin:
@@ -227,7 +228,7 @@ refusals:
       description:
         - One of V(unsupported_os), V(unknown_version), V(partly_available), V(no_solution), V(mixed_set), V(kernel_change),
           V(removal), V(held), V(not_exact), V(disk), V(disk_unknown), V(transitional), V(no_prebuilt_module), V(no_component),
-          V(no_stream), V(impossible_flavour), V(unknown_gpu), V(unknown_source), V(below_floor), V(floor_unknown).
+          V(no_stream), V(no_hold), V(impossible_flavour), V(unknown_gpu), V(unknown_source), V(below_floor), V(floor_unknown).
       type: str
     packages: {description: The packages it is about., type: list, elements: str}
     found: {description: What was found., type: str}

@@ -27,6 +27,7 @@ INDEX_FORMAT = "\\n=P=%{name}|%{epoch}|%{version}|%{release}|%{arch}|%{repoid}|%
 INSTALL_OPTIONS = (
     "--disableplugin=versionlock", "--allowerasing", "--setopt=install_weak_deps=False", "--setopt=clean_requirements_on_remove=False", "--setopt=keepcache=1",
 )
+LOCK_PLUGIN = "/etc/dnf/plugins/versionlock.conf"
 LOCKS = "/etc/dnf/plugins/versionlock.list"
 MODULES = "/etc/dnf/modules.d"
 ARCHITECTURES = r"(?:noarch|x86_64|i686|aarch64|ppc64le|s390x|src)"
@@ -249,8 +250,25 @@ class Dnf(Manager):
 
     # reading
 
+    def lock_settings(self):
+        """The settings of the plugin that reads the locks; {} where it is not installed."""
+        text = files.read_text(self.path(LOCK_PLUGIN)) or ""
+        return dict((key.strip(), value.strip()) for key, sep, value in (line.partition("=") for line in text.splitlines()) if sep)
+
+    def lock_file(self):
+        return self.path(self.lock_settings().get("locklist") or LOCKS)
+
+    def hold_problem(self):
+        """Why a lock would hold nothing: a list that no plugin reads."""
+        settings = self.lock_settings()
+        if not settings:
+            return "dnf's plugin versionlock is not installed", "install python3-dnf-plugin-versionlock on the node, then run again"
+        if settings.get("enabled", "1").lower() in ("0", "false", "no"):
+            return "dnf's plugin versionlock is switched off", "set enabled = 1 in %s on the node, then run again" % LOCK_PLUGIN
+        return None
+
     def locks(self):
-        return [pattern for pattern in map(lock_pattern, (files.read_text(self.path(LOCKS)) or "").splitlines()) if pattern]
+        return [pattern for pattern in map(lock_pattern, (files.read_text(self.lock_file()) or "").splitlines()) if pattern]
 
     def installed(self):
         return parse_query(self.run("rpm -qa", ["rpm", "-qa", "--qf", QUERY_FORMAT]), self.locks())
@@ -410,7 +428,7 @@ class Dnf(Manager):
         if not names:
             return
         installed = self.installed()
-        path = self.path(LOCKS)
+        path = self.lock_file()
         text = files.read_text(path) or ""
         hold = dict((name, installed[name]["version"]) for name in names if name in installed) if action == "hold" else {}
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -418,7 +436,7 @@ class Dnf(Manager):
 
     def forget(self, names):
         """Take out the locks of packages that are gone, which would keep them from coming back."""
-        path = self.path(LOCKS)
+        path = self.lock_file()
         text = files.read_text(path)
         if names and text is not None:
             write_atomically(path, render_locks(text, {}, list(names)))

@@ -113,6 +113,10 @@ class Manager:
         """Names of the streams of a module, where the manager has such."""
         return []
 
+    def hold_problem(self):
+        """``(why, next step)`` when a hold would hold nothing on this machine."""
+        return None
+
     def forget(self, names):
         """Holds of packages that are gone: nothing is left of them unless the manager keeps a list."""
 

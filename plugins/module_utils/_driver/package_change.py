@@ -72,6 +72,9 @@ class PackageChange:
         if not resolved["resolvable"]:
             return
         stream = self.stream_change(plan, resolved)
+        problem = self.manager.hold_problem() if self.options["hold"] and self.options["state"] == "present" else None
+        if problem:
+            plan["refusals"].append(packages.refusal("no_hold", [], problem[0], "holds that hold", "The driver cannot be held: %s." % problem[0], problem[1]))
         if plan["refusals"]:
             return
         plan["removable"] += resolved["obsolete"]

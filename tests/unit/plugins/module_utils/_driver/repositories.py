@@ -152,6 +152,7 @@ class DnfRoot:
         (self.root / "etc/dnf/dnf.conf").write_text("[main]\ngpgcheck=0\nplugins=1\nkeepcache=1\nmodule_platform_id=platform:el9\n", encoding="utf-8")
         self.locks = self.root / "etc/dnf/plugins/versionlock.list"
         self.locks.write_text("", encoding="utf-8")
+        (self.root / "etc/dnf/plugins/versionlock.conf").write_text("[main]\nenabled = 1\nlocklist = /etc/dnf/plugins/versionlock.list\n", encoding="utf-8")
         (self.root / "pluginconf").mkdir()
         (self.root / "pluginconf/versionlock.conf").write_text("[main]\nenabled=1\nlocklist=%s\n" % self.locks, encoding="utf-8")
         repository = "[cuda-rhel9-x86_64]\nname=cuda-rhel9-x86_64\nbaseurl=file://%s\nenabled=1\ngpgcheck=0\n" % self.repository

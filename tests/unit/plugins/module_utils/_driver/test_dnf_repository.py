@@ -178,6 +178,28 @@ def test_somebody_elses_lock_is_not_run_over(machine):
     assert change(machine, extra_packages=["nvidia-settings"]).plan()["refusals"] == []
 
 
+@pytest.mark.parametrize("settings,step", [
+    (None, "install python3-dnf-plugin-versionlock"), ("[main]\nenabled=0\n", "set enabled = 1 in /etc/dnf/plugins/versionlock.conf")])
+def test_a_lock_that_nothing_reads_is_refused(machine, settings, step):
+    path = machine.root / "etc/dnf/plugins/versionlock.conf"
+    path.unlink()
+    if settings:
+        path.write_text(settings, encoding="utf-8")
+    refusal, = change(machine).plan()["refusals"]
+    assert refusal["id"] == "no_hold" and step in refusal["next_step"]
+    assert change(machine, hold=None).plan()["refusals"] == [] and change(machine, state="resolved").plan()["refusals"] == []
+
+
+def test_the_lock_list_may_lie_elsewhere(machine):
+    (machine.root / "etc/dnf/plugins/versionlock.conf").write_text("[main]\nlocklist = /etc/elsewhere.list\n", encoding="utf-8")
+    manager = dnf.Dnf(machine, root=str(machine.root))
+    machine.install("glue-1-1.el9")
+    manager.mark("hold", ["glue"])
+    assert (machine.root / "etc/elsewhere.list").read_text(encoding="utf-8") == "glue-0:1-1.el9.*\n" and manager.installed()["glue"]["hold"]
+    manager.mark("unhold", ["glue"])
+    assert not manager.installed()["glue"]["hold"] and machine.locks.read_text(encoding="utf-8") == ""
+
+
 def test_a_branch_without_a_stream(machine):
     refusal, = change(machine, version="575.57.08", flavour="proprietary").plan()["refusals"]
     assert refusal["id"] == "no_stream" and "575-open" in refusal["found"] and refusal["expected"] == "575-dkms"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from ._finding import FAIL, PASS, UNKNOWN, finding
 
-
 REPAIR = {
     "dpkg": "Run dpkg --configure -a, then apt-get -f install if it asks for it.",
     "rpm": "Remove the older version of each (rpm -e --nodeps).",

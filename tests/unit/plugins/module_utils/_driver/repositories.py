@@ -33,6 +33,42 @@ def call(argv, ok=(0,), **options):
     return done.returncode, done.stdout, done.stderr
 
 
+# The module's options, for a change of driver packages.
+OPTIONS = dict(
+    flavour="open", kernel_module="dkms", source=None, components=[], floors=[], running_floors=False, state="present", extra_packages=[], hold=True, pin=True,
+    pin_file="/etc/apt/preferences.d/driver.pref", dkms_build="postinst", allow_removal=[], min_free_mib=0, exclude_unattended=None,
+)
+
+
+def carry_out(changing):
+    """A change as the module does it: plan, act, read back; answers the plan. What was foreseen is what was done."""
+    plan = changing.plan()
+    assert plan["refusals"] == []
+    foreseen = changing.foresee(plan)
+    if changing.would_change(plan):
+        changing.act(plan)
+    changing.verify(plan)
+    assert changing.actions == foreseen
+    return plan
+
+
+class Root:
+    """A root directory of a package manager, and the repository that it has."""
+
+    number = 0
+
+    def lay(self):
+        """Make the root directory."""
+
+    def fresh(self):
+        """Another root directory with the same repository."""
+        other = copy.copy(self)
+        self.number += 1
+        other.number = self.number
+        other.lay()
+        return other
+
+
 # --- rpm -------------------------------------------------------------------------------------------------------------
 
 def evr(version):
@@ -115,11 +151,11 @@ def advisory(packages):
     return ADVISORY % "\n".join(lines)
 
 
-class DnfRoot:
+class DnfRoot(Root):
     """A root directory for dnf, with one repository; it is a runner for :class:`_driver.dnf.Dnf` too."""
 
     def __init__(self, base, packages, modules=None, updateinfo=None):
-        self.base, self.repository, self.number = base, base / "repository", 0
+        self.base, self.repository = base, base / "repository"
         build_rpms(packages, self.repository)
         call(["createrepo_c", "--quiet", str(self.repository)])
         if modules:
@@ -129,14 +165,6 @@ class DnfRoot:
             (base / "updateinfo.xml").write_text(updateinfo, encoding="utf-8")
             call(["modifyrepo_c", "--mdtype=updateinfo", str(base / "updateinfo.xml"), str(self.repository / "repodata")])
         self.lay()
-
-    def fresh(self):
-        """Another root directory with the same repository."""
-        other = copy.copy(self)
-        self.number += 1
-        other.number = self.number
-        other.lay()
-        return other
 
     def move(self, baseurl):
         """The same repository at another address."""
@@ -211,23 +239,15 @@ def build_debs(packages, directory):
         call(["dpkg-deb", "--root-owner-group", "-Znone", "--build", str(work), str(directory / name)])
 
 
-class AptRoot:
+class AptRoot(Root):
     """A root directory for apt and dpkg, with one repository; it is a runner for :class:`_driver.apt.Apt` too."""
 
     def __init__(self, base, packages, os_release='ID=ubuntu\nVERSION_ID="24.04"\n'):
-        self.base, self.repository, self.os_release, self.number = base, base / "repository", os_release, 0
+        self.base, self.repository, self.os_release = base, base / "repository", os_release
         build_debs(packages, self.repository)
         dummy, index, dummy = call(["apt-ftparchive", "packages", "."], cwd=str(self.repository))
         (self.repository / "Packages").write_text(index, encoding="utf-8")
         self.lay()
-
-    def fresh(self):
-        """Another root directory with the same repository."""
-        other = copy.copy(self)
-        self.number += 1
-        other.number = self.number
-        other.lay()
-        return other
 
     def lay(self):
         self.root, self.log = self.base / ("root%d" % self.number), []

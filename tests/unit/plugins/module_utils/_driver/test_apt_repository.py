@@ -17,10 +17,7 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._dri
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import stub_packages as stubs
 
 PIN = "/etc/apt/preferences.d/driver.pref"
-OPTIONS = dict(
-    version="580.178.04", flavour="open", kernel_module="dkms", source=None, components=[], floors=[], running_floors=False, state="present",
-    extra_packages=[], hold=True, pin=True, pin_file=PIN, dkms_build="postinst", allow_removal=[], min_free_mib=0, exclude_unattended=None,
-)
+OPTIONS = dict(repositories.OPTIONS, version="580.178.04")
 NEW, OLD = "580.178.04-0ubuntu0.24.04.1", "580.173.02-0ubuntu0.24.04.1"
 MARK = "580-server"
 
@@ -44,16 +41,7 @@ def change(machine, **options):
 
 
 def run(machine, **options):
-    """As the module does: plan, act, read back; answers the plan."""
-    changing = change(machine, **options)
-    plan = changing.plan()
-    assert plan["refusals"] == []
-    foreseen = changing.foresee(plan)
-    if changing.would_change(plan):
-        changing.act(plan)
-    changing.verify(plan)
-    assert changing.actions == foreseen
-    return plan
+    return repositories.carry_out(change(machine, **options))
 
 
 def installed(machine):

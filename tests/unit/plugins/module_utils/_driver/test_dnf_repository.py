@@ -18,10 +18,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.package
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import repositories
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import stub_packages as stubs
 
-OPTIONS = dict(
-    version="580.95.05", flavour="open", kernel_module="dkms", source=None, components=[], floors=[], running_floors=False, state="present", extra_packages=[],
-    hold=True, pin=True, pin_file="/etc/apt/preferences.d/none.pref", dkms_build="postinst", allow_removal=[], min_free_mib=0, exclude_unattended=None,
-)
+OPTIONS = dict(repositories.OPTIONS, version="580.95.05")
 OLD, NEW = "3:575.57.08-1.el9", "3:580.95.05-1.el9"
 SET = {"kmod-nvidia-open-dkms", "libnvidia-cfg", "libnvidia-ml", "nvidia-driver-cuda", "nvidia-driver-cuda-libs", "nvidia-kmod-common", "nvidia-modprobe",
        "nvidia-persistenced"}
@@ -65,16 +62,7 @@ def change(machine, **options):
 
 
 def run(machine, **options):
-    """As the module does: plan, act, read back; answers the plan and the sentences."""
-    changing = change(machine, **options)
-    plan = changing.plan()
-    assert plan["refusals"] == []
-    foreseen = changing.foresee(plan)
-    if changing.would_change(plan):
-        changing.act(plan)
-    changing.verify(plan)
-    assert changing.actions == foreseen
-    return plan
+    return repositories.carry_out(change(machine, **options))
 
 
 def versions(machine):

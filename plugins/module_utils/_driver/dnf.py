@@ -248,6 +248,10 @@ class Dnf(Manager):
     unattended_file = "/etc/dnf/automatic.conf"
     error = DnfError
 
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.told = {}  # what dnf answered since the last change: asking takes it seconds
+
     # reading
 
     def lock_settings(self):
@@ -334,7 +338,7 @@ class Dnf(Manager):
     def to_download(self, arguments, options=()):
         stream, words = self.split(arguments)
         chosen = self.unfiltered(stream) + list(options)
-        parts = [(action, part) for action, part in self.parts(words) if action == "install" or ALL in options]
+        parts = self.parts(words) if ALL in options else [("install", words)]
         sizes = [(action, parse_download_size(self.ask(part, action, [word for word in chosen if word != ALL]))) for action, part in parts]
         return dict((action, size) for action, size in sizes if size)
 
@@ -348,19 +352,26 @@ class Dnf(Manager):
         """Options under which packages of a stream that is not enabled yet can be chosen: nothing is changed by looking."""
         if not stream:
             return []
-        lines = self.run("dnf repolist", ["dnf", "-q", "repolist", "--enabled"]).splitlines()[1:]
-        return ["--setopt=%s.module_hotfixes=1" % line.split()[0] for line in lines if line.strip()]
+        if "repolist" not in self.told:
+            self.told["repolist"] = self.run("dnf repolist", ["dnf", "-q", "repolist", "--enabled"])
+        return ["--setopt=%s.module_hotfixes=1" % line.split()[0] for line in self.told["repolist"].splitlines()[1:] if line.strip()]
 
     def ask(self, words, action, options):
         """What dnf would do: it is told no."""
+        question = (tuple(words), action, tuple(options))
+        if question in self.told:
+            return self.told[question]
         rc, out, err = self.transact("--assumeno", words, action, options, 600)
         told_no = "Operation aborted." in err or "Operation aborted." in out
         if rc not in (0, 1) or (rc == 1 and not told_no) or (not told_no and re.search(r"^(Error:|No match for argument)", err + "\n" + out, re.M)):
             raise DnfError("the simulated transaction", rc, out, err)
+        self.told[question] = out
         return out
 
     def transact(self, answer, words, action, options, timeout):
         """One transaction; removals beside installations need dnf's shell."""
+        if answer == "-y":
+            self.told = {}
         wanted = [word for word in words if not word.startswith(REMOVE)]
         gone = [word[len(REMOVE):] for word in words if word.startswith(REMOVE)]
         command = ["dnf", answer] + list(INSTALL_OPTIONS) + list(options)

@@ -159,7 +159,8 @@ class PackageChange:
         delta = 0
         if not only_archives:
             changed = [item for kind in ("install", "upgrade", "downgrade") for item in plan["transaction"][kind]]
-            sizes = self.manager.index(NO_NAMES, [item["name"] for item in changed])
+            others = [item["name"] for item in changed if item["name"] not in plan["index"]]
+            sizes = dict(plan["index"], **(self.manager.index(NO_NAMES, others) if others else {}))
             for item in changed:
                 new = [record["installed_kib"] for record in sizes.get(item["name"], []) if record["version"] == item["version"]]
                 old = plan["installed"].get(item["name"], {})

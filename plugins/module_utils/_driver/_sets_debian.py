@@ -56,7 +56,7 @@ DEBIAN_CUDA = {
     "apart": (r"^nvidia-driver-pinning-", r"^nvidia-(cuda-toolkit|installer-cleanup|support|kernel-common)$"),
     "blocked_sources": ("nvidia-graphics-drivers-*", "nvidia-open-gpu-kernel-modules-*"),
     "blocked_names": ("cuda-drivers", "cuda-drivers-*"),
-    "name_pattern": r"nvidia|^libcuda(1|debugger1)$|^libnv(cuvid|optix)1$|^libnvsdm|^cuda-drivers|^nvlsm$",
+    "name_pattern": r"nvidia|^libcuda(1|debugger1)$|^libnv(cuvid|optix)1$|^libnvsdm|^cuda-drivers|^nvlsm$|^libxnvctrl",
     "roots": ("nvidia-driver-cuda",),
     "flavours": {
         "proprietary": {

@@ -68,7 +68,7 @@ UBUNTU_CUDA = {
     "blocked_names": (
         "cuda-drivers", "cuda-drivers-*", "nvidia-open", "nvidia-open-*", "linux-modules-nvidia-*", "/^(lib)?nvidia-.*-[0-9]{3}(-server)?(-open)?$/",
     ),
-    "name_pattern": r"nvidia|^libnvsdm|^cuda-drivers|^nvlsm$",
+    "name_pattern": r"nvidia|^libnvsdm|^cuda-drivers|^nvlsm$|^libxnvctrl",
     "roots": ("libnvidia-compute-{branch}", "libnvidia-cfg1-{branch}", "nvidia-utils-{branch}", "nvidia-compute-utils-{branch}"),
     "flavours": {
         "proprietary": {

@@ -100,7 +100,7 @@ def is_driver_package(name, version, source=None, table=None):
     plain = name.split(":", 1)[0]
     if re.match(PREBUILT_PATTERN, plain):
         return True
-    if table and any(member(era, plain, source, version) for era in variants(table)):
+    if table and re.search(table["name_pattern"], plain) and any(member(era, plain, source, version) for era in variants(table)):
         return True
     if source and source != plain and re.match(DRIVER_SOURCE_PATTERN, source):
         return True

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import packages
@@ -250,3 +252,21 @@ def test_sources_of_a_system(release, origin, source):
 def test_systems_and_sources_that_are_refused(os_release, origin, ident, words):
     table, refusals = packages.decide_system(os_release, origin)
     assert table is None and [item["id"] for item in refusals] == [ident] and words in refusals[0]["message"]
+
+
+@pytest.mark.parametrize("archive,release,origin", [
+    (stubs.NOBLE, "noble", None), (CUDA, "noble", "cuda"), (stubs.cuda_debian("580.95.05"), "debian12", "cuda"), (EL9, "rocky9", None)])
+def test_the_index_is_read_for_every_package_of_the_driver(archive, release, origin):
+    """The names that are looked for in the index, and the names that belong to the driver, are kept in two places."""
+    table = packages.table_for(RELEASES[release], origin)
+    eras = packages.variants(table)
+    names = [item["name"] for item in archive if any(packages.member(era, item["name"], item["source"], item["version"]) for era in eras)]
+    assert names and [name for name in names if not re.search(table["name_pattern"], name)] == []
+
+
+def test_members_are_found_by_the_name_pattern():
+    for tables in SYSTEMS.values():
+        for table in tables.values():
+            for name in ("libnvsdm", "cuda-drivers", "libxnvctrl0", "libcuda1", "libnvidia-ml", "kmod-nvidia-open-dkms", "nvidia-imex"):
+                belongs = any(packages.member(era, name, None, "580.95.05-1") for era in packages.variants(table))
+                assert not belongs or re.search(table["name_pattern"], name), (table["name"], name)

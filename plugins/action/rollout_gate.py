@@ -26,7 +26,7 @@ class ActionModule(RolloutAction):
         if arguments["mode"] == "none":
             line = "%s: %s" % (node, " ".join([arguments["step"] or "", "(%s)" % arguments["detail"] if arguments["detail"] else ""]).strip() or "go")
             self.say(line)
-            return {"answer": "go", "reason": "outside of any rollout", "phase": arguments["phase"], "recover": False, "resume": "", "failure": "",
+            return {"answer": "go", "reason": "outside of any rollout", "phase": arguments["phase"], "resume": "", "failure": "",
                     "documents": {}, "ticket": None, "from_version": None, "to_version": None, "attempt": 0, "position": None, "total": 0, "numbers": {},
                     "turn": 1, "soak_s": 0}
         book = self.book(arguments)
@@ -55,7 +55,7 @@ class ActionModule(RolloutAction):
             self.say(line)
         if answer["answer"] == "go" and arguments["step"] and not self.check:
             self.say(answer.pop("begun"))
-        if answer["recover"]:
+        if answer["resume"]:
             answer["documents"] = {name: book.load(node, name) for name in ("baseline", "services")}
         return dict(answer, turn=turn)
 
@@ -135,7 +135,7 @@ class ActionModule(RolloutAction):
         """What an earlier controller had done to the node, and why it put it back if it did; asked before leave is recorded."""
         planned = view.nodes.get(node)
         resume = state.reached([step.name for step in planned.steps]) if phase == state.DRAIN and planned.suspect else ""
-        return {"recover": bool(resume), "resume": resume, "failure": planned.reason if resume else ""}
+        return {"resume": resume, "failure": planned.reason if resume else ""}
 
     @staticmethod
     def told(view, phase, node, decision):
@@ -148,8 +148,7 @@ class ActionModule(RolloutAction):
             "phase": phase,
             "from_version": planned.from_version if planned else None,
             "to_version": planned.to_version if planned else None,
-            # What an earlier controller, now dead, had done to it.
-            "recover": False,
+            # What an earlier controller, now dead, had done to it: taken_up.
             "resume": "",
             "failure": "",
             "documents": {},

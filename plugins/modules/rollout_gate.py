@@ -136,14 +136,11 @@ to_version:
   description: The driver version the node shall get.
   returned: success
   type: str
-recover:
-  description: Whether an earlier controller died after it had begun to take the node down. The same as a RV(resume) that is not empty.
-  returned: success
-  type: bool
 resume:
   description:
-    - How far that controller had come. V(stopped), when only services were stopped. V(changed), when the driver may be changed.
-      V(put_back), when the node was being put back. V(serving), when it had leave to serve again, so that jobs may run there.
+    - How far an earlier controller had come with the node when it died. V(stopped), when only services were stopped. V(changed), when the
+      driver may be changed. V(put_back), when the node was being put back. V(serving), when it had leave to serve again, so that jobs may
+      run there.
     - Empty for a node on which nothing was changed, which is examined anew.
   returned: success
   type: str
@@ -161,7 +158,7 @@ soak_s:
   returned: success
   type: int
 documents:
-  description: What an earlier controller kept of the node (C(baseline), C(services)), when RV(recover) is true.
+  description: What an earlier controller kept of the node (C(baseline), C(services)), when RV(resume) is not empty.
   returned: success
   type: dict
 attempt:

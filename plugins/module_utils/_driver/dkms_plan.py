@@ -62,6 +62,7 @@ def built(kernels, view, name, version, force=False, archived=()):
         problems.append(
             "The source of %s %s is not on this node: found nothing at /usr/src/%s-%s. Install the package that carries it." % (name, version, name, version)
         )
+    # Loading an archive adds the module too; only what is compiled needs it added first.
     if set(todo) - set(archived) and view["source"] and all(view["states"][kernel] == "absent" for kernel in kernels):
         steps.append(step("add"))
     for kernel in todo:

@@ -480,6 +480,27 @@ def test_a_node_that_was_drained_in_vain_is_pending_again(fleet):
     assert [step["name"] for step in result.report["nodes"][other]["steps"]] == ["evidence", "drain"]
 
 
+def test_a_node_that_waited_for_its_slot_is_looked_at_again(fleet):
+    for name in ("a1", "a2"):
+        fleet.add(name, waits_in_install=True)
+    process = fleet.start("upgrade", rollout_max_draining=2, rollout_failure_budget=9)
+    try:
+        wait_for(lambda: fleet.touched() and " wait to go down " in (fleet.directory / "output0").read_text())
+        wait_for(lambda: "waits" in fleet.read(fleet.touched()[0])["log"])
+        first, = fleet.touched()
+        other = {"a1": "a2", "a2": "a1"}[first]
+        fleet.change(other, busy=True)
+        fleet.change(first, waits_in_install=False)
+        process.wait(timeout=300)
+    finally:
+        process.kill()
+        process.wait()
+        process.log.close()
+    assert process.returncode == 2
+    assert fleet.recorded() == {first: "done", other: "failed"} and fleet.touched() == [first]
+    assert "processes compute on its GPUs, and no job is stopped: pid 4711" in fleet.view().nodes.get(other).reason
+
+
 def test_nothing_starts_without_approval_of_exactly_this_plan(fleet):
     fleet.add("a1")
     first = fleet.run("upgrade", rollout_require_approval=True)

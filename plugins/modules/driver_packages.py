@@ -20,7 +20,7 @@ description:
     little disk space. Every refusal names the packages, what was found, what was expected and the next step.
   - Packages of the driver that are installed already belong to the set, whoever installed them.
   - After the change the versions are read back, and the task fails when one differs. Holds are put back whatever happens.
-  - An interrupted C(dpkg) is finished first and reported.
+  - An interrupted C(dpkg) or C(rpm) is finished first and reported.
   - Everything that changes the node happens under the node's lock.
   - Packages that are installed prove no kernel module. M(gpufleet.lifecycle.dkms_module) builds it, and
     M(gpufleet.lifecycle.driver_audit) proves it.
@@ -33,21 +33,16 @@ attributes:
   diff_mode:
     support: full
   platform:
-    platforms: Debian
+    platforms: Debian, Ubuntu, RHEL, Rocky Linux
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
+  - gpufleet.lifecycle._driver_set
 options:
   version:
     description:
       - The driver's version such as V(535.261.03), or the version of its packages such as V(535.261.03-1).
       - Required unless O(state=absent).
     type: str
-  flavour:
-    description:
-      - The kernel module, NVIDIA's proprietary one or the open one. The other one is removed.
-    type: str
-    choices: [proprietary, open]
-    default: proprietary
   state:
     description:
       - V(resolved) only answers which set it is and what the transaction would do.
@@ -57,15 +52,11 @@ options:
     type: str
     choices: [resolved, downloaded, present, absent]
     default: present
-  extra_packages:
-    description:
-      - More packages of the driver that belong to the set, such as V(libnvcuvid1) or V(nvidia-cuda-mps).
-    type: list
-    elements: str
-    default: []
   hold:
     description:
       - V(true) holds every package of the set, V(false) lifts their hold. Without it, holds stay as they are.
+      - With dnf a hold is a version lock with the epoch. It takes dnf's plugin versionlock (C(python3-dnf-plugin-versionlock)), without
+        which V(true) is refused.
       - Only used with O(state=present).
     type: bool
   pin:
@@ -74,17 +65,25 @@ options:
         the archive. It is written after the packages were read back, so it never asks for a version that is not there.
       - V(false) removes it. Without it the file is left alone.
       - O(state=absent) removes the file in any case.
+      - With dnf the version locks of O(hold) do this, and there is no file.
     type: bool
   pin_file:
     description:
       - The apt preferences file of O(pin).
     type: path
     default: /etc/apt/preferences.d/gpufleet-nvidia-driver.pref
+  exclude_unattended:
+    description:
+      - V(true) keeps unattended upgrades from the driver, V(false) lets them at it again. Without it they are left as they are.
+      - With apt this is C(/etc/apt/apt.conf.d/53gpufleet-nvidia-driver), with dnf C(excludepkgs) in C(/etc/dnf/automatic.conf) where
+        dnf-automatic is installed.
+    type: bool
   dkms_build:
     description:
       - V(postinst) leaves the DKMS build to the package's own script, which builds for the running and the newest kernel only.
       - V(deferred) lets the script register the module with DKMS and build nothing. A task with
         M(gpufleet.lifecycle.dkms_module) has to follow.
+      - With dnf the script always runs; it builds for the running kernel, and its failure does not fail the installation.
     type: str
     choices: [postinst, deferred]
     default: postinst
@@ -147,6 +146,17 @@ EXAMPLES = r"""
     state: resolved
   register: plan
 
+- name: Say the same for a node with NVSwitches on packages of NVIDIA's repository, and refuse what the training partition cannot use
+  gpufleet.lifecycle.driver_packages:
+    version: 580.95.05
+    source: cuda
+    flavour: auto
+    components: [fabricmanager, nscq]
+    floors:
+      - workload: partition train
+        cuda: "12.8"
+    state: resolved
+
 - name: Download a driver while the node still works
   gpufleet.lifecycle.driver_packages:
     version: 535.261.03
@@ -175,15 +185,17 @@ resolved:
   type: dict
   contains:
     wanted: {description: The version asked for., type: str}
-    flavour: {description: The flavour asked for., type: str}
+    flavour: {description: "The flavour that was asked for, or chosen.", type: str}
+    origin: {description: Whose packages they are., type: str, sample: distribution}
+    stream: {description: "The dnf module stream of the set, V(null) where there is none.", type: str, sample: "nvidia-driver:580-open"}
     version: {description: The version of the kernel module's package., type: str, sample: 535.261.03-1}
     upstream: {description: The driver's version., type: str, sample: 535.261.03}
     packages: {description: Every package of the set with its exact version., type: dict, sample: {nvidia-smi: 535.261.03-1}}
     sources: {description: The version of each source package in the set., type: dict, sample: {nvidia-graphics-drivers: 535.261.03-1}}
-    dkms_name: {description: Name of the module in DKMS., type: str, sample: nvidia-current}
-    dkms_version: {description: Version of the module in DKMS., type: str, sample: 535.261.03}
+    dkms_name: {description: "Name of the module in DKMS, V(null) for prebuilt modules.", type: str, sample: nvidia-current}
+    dkms_version: {description: "Version of the module in DKMS, V(null) for prebuilt modules.", type: str, sample: 535.261.03}
     available: {description: "Versions that can be had with this flavour, newest first.", type: list, elements: str}
-    obsolete: {description: Installed packages of the other flavour., type: list, elements: str}
+    obsolete: {description: Installed packages of the driver's other flavours and branches., type: list, elements: str}
     trees:
       description:
         - What an archive of the built kernel module is called, for every kernel that can boot; V(null) for a kernel whose compiler is not
@@ -191,6 +203,16 @@ resolved:
       type: dict
       sample: {6.1.0-50-amd64: nvidia-current_535.261.03_6.1.0-50-amd64_x86_64_gcc-12.2.0.dkms.tar.gz}
     refusals: {description: The part of RV(refusals) that is about the set., type: list, elements: dict}
+gpus:
+  description: The node's GPUs and their architectures, by which O(flavour) was judged.
+  returned: always
+  type: list
+  elements: dict
+  sample: [{address: "0000:1b:00.0", device: "0x2330", class: "0x030200", architecture: hopper}]
+flavour_reason:
+  description: Why RV(resolved.flavour) was chosen.
+  returned: always
+  type: str
 transaction:
   description: The transaction, as simulated before the change; the lists are empty when there is nothing to do.
   returned: always
@@ -201,6 +223,7 @@ transaction:
     downgrade: {description: Packages that get an older version., type: list, elements: dict}
     reinstall: {description: Packages that are installed again., type: list, elements: dict}
     remove: {description: Packages that go., type: list, elements: dict}
+    streams: {description: "dnf modules whose stream changes, and the old and the new stream. Absent otherwise.", type: dict}
 refusals:
   description: Why the change was refused.
   returned: always
@@ -210,7 +233,9 @@ refusals:
     id:
       description:
         - One of V(unsupported_os), V(unknown_version), V(partly_available), V(no_solution), V(mixed_set), V(kernel_change),
-          V(removal), V(not_exact), V(disk), V(disk_unknown), and for O(require) V(no_gpu), V(no_kernel), V(no_headers).
+          V(removal), V(held), V(not_exact), V(disk), V(disk_unknown), V(transitional), V(no_prebuilt_module), V(no_component),
+          V(no_stream), V(no_hold), V(impossible_flavour), V(unknown_gpu), V(unknown_source), V(below_floor), V(floor_unknown), and for
+          O(require) V(no_gpu), V(no_kernel), V(no_headers).
       type: str
     packages: {description: The packages it is about., type: list, elements: str}
     found: {description: What was found., type: str}
@@ -230,8 +255,21 @@ download_bytes:
   description: Bytes that are not in the package cache yet.
   returned: always
   type: int
+holds:
+  description: The driver's packages that are held, the longest first, and what their holds keep out.
+  returned: unless the task was refused
+  type: list
+  elements: dict
+  contains:
+    package: {description: The package., type: str, sample: nvidia-smi}
+    version: {description: The version it is held at., type: str, sample: 535.261.03-1}
+    since: {description: "Since when it is held at that version, V(null) when it was never seen before.", type: str, sample: "2026-01-31T12:00:00Z"}
+    since_exact: {description: "Whether RV(holds[].since) is when it was held, and not when a hold of somebody else was first seen.", type: bool}
+    age_days: {description: Days since then., type: int}
+    newer: {description: "Newer versions that there are, newest first.", type: list, elements: str}
+    security: {description: "Those that fix a vulnerability. V(null) when the package manager cannot tell.", type: list, elements: str}
 repaired:
-  description: Whether an interrupted C(dpkg) run was found, and finished unless in check mode.
+  description: Whether an interrupted run of the package manager was found, and finished unless in check mode.
   returned: always
   type: bool
 lock:
@@ -255,62 +293,23 @@ make_log_tail:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.apt import Apt, AptError
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import packages
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.apt import Apt
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.dnf import Dnf
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.lock import LockTimeout, NodeLock, ignore_hangup
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.manager import ManagerError
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.package_change import ChangeFailed, PackageChange
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.package_task import run
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.runner import Runner
-
-ARGUMENT_SPEC = dict(
-    version=dict(type="str"),
-    flavour=dict(type="str", choices=["proprietary", "open"], default="proprietary"),
-    state=dict(type="str", choices=["resolved", "downloaded", "present", "absent"], default="present"),
-    extra_packages=dict(type="list", elements="str", default=[]),
-    hold=dict(type="bool"),
-    pin=dict(type="bool"),
-    pin_file=dict(type="path", default="/etc/apt/preferences.d/gpufleet-nvidia-driver.pref"),
-    dkms_build=dict(type="str", choices=["postinst", "deferred"], default="postinst"),
-    allow_removal=dict(type="list", elements="str", default=[]),
-    min_free_mib=dict(type="int", default=512),
-    require=dict(type="list", elements="str", choices=["gpu", "headers"], default=[]),
-    repository_ready=dict(type="bool", default=True),
-    lock_timeout_s=dict(type="int", default=600),
-    apt_lock_timeout_s=dict(type="int", default=300),
-    timeout_s=dict(type="int", default=3600),
-    rollout_id=dict(type="str"),
-    step=dict(type="str"),
-)
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver_packages_options import ARGUMENT_SPEC
 
 
-def tolerated(module, plan):
-    """Check mode on a node whose repository is not there yet: it cannot be known, which is no failure."""
-    if not module.check_mode or [item["id"] for item in plan["refusals"]] != ["unknown_version"]:
-        return False
-    return not module.params["repository_ready"] or not plan["resolved"]["available"]
-
-
-def refuse(module, plan, change):
-    words = " ".join("%s Next step: %s." % (item["message"], item["next_step"]) for item in plan["refusals"])
-    before = "Only an interrupted dpkg run was finished." if change.actions else "Nothing was changed."
-    module.fail_json(msg="%s %s" % (before, words), changed=bool(change.actions), **change.answer(plan))
-
-
-def run(module, change, acting):
-    """Plan, then act unless told not to; answers the result."""
-    plan = change.plan()
-    if acting and module.params["state"] != "downloaded" and not plan["lacking"] and change.repair(plan):
-        plan = change.plan()
-    if plan["refusals"]:
-        if tolerated(module, plan):
-            return dict(change.answer(plan), changed=module.params["state"] != "resolved")
-        refuse(module, plan, change)
-    changed = change.would_change(plan) or bool(change.actions)
-    result = dict(change.answer(plan), changed=changed, diff=change.difference(plan, changed))
-    if not acting:
-        return dict(result, actions=change.foresee(plan))
-    if changed:
-        change.act(plan)
-    change.verify(plan)
-    return dict(result, actions=change.actions)
+def manager_of(runner, params):
+    """The package manager of this system; apt for one that is not supported, which will be said."""
+    options = dict(lock_timeout_s=params["apt_lock_timeout_s"], timeout_s=params["timeout_s"])
+    apt = Apt(runner, **options)
+    table = packages.table_for(apt.os_release(), params["source"]) or packages.table_for(apt.os_release())
+    return Dnf(runner, root=apt.root, **options) if table and table["package_manager"] == "dnf" else apt
 
 
 def main():
@@ -330,7 +329,7 @@ def main():
             owner = {"module": "driver_packages", "step": params["step"], "rollout_id": params["rollout_id"]}
             lock = NodeLock(owner=owner, timeout_s=params["lock_timeout_s"]).acquire()
         runner = Runner(pass_fds=[lock.fd] if lock else [])
-        change = PackageChange(Apt(runner, lock_timeout_s=params["apt_lock_timeout_s"], timeout_s=params["timeout_s"]), params)
+        change = PackageChange(manager_of(runner, params), params)
         module.exit_json(**run(module, change, acting))
     except LockTimeout as exc:
         module.fail_json(msg=str(exc), lock=exc.holder)
@@ -338,7 +337,7 @@ def main():
         module.fail_json(msg="This state needs root (become: true): %s" % exc)
     except ChangeFailed as exc:
         module.fail_json(msg=str(exc), actions=change.actions, **exc.details)
-    except AptError as exc:
+    except ManagerError as exc:
         module.fail_json(msg=str(exc), output=exc.output, actions=change.actions if change else [])
     finally:
         if lock:

@@ -12,7 +12,8 @@ import glob
 import os
 import re
 
-from . import files, kernels
+from . import pins
+from .manager import NO_NAMES, Manager, ManagerError, write_atomically
 from .versions import compare
 
 # dpkg's own defaults, and ours: a change never waits for an answer at a terminal.
@@ -34,15 +35,6 @@ exec /usr/sbin/dkms "$@"
 
 # --- parsers --------------------------------------------------------------------------------------------------------
 
-def parse_os_release(text):
-    found = {}
-    for line in text.splitlines():
-        key, sep, value = line.strip().partition("=")
-        if sep and not key.startswith("#"):
-            found[key] = value.strip().strip("\"'")
-    return found
-
-
 def parse_show(text):
     """``apt-cache show`` -> ``{name: [record, ...]}``; a record that has a file name can be downloaded."""
     index = {}
@@ -52,9 +44,10 @@ def parse_show(text):
             continue
         name = fields["Package"]
         source = fields.get("Source", name).split(" ", 1)[0]
+        relations = parse_relations(fields.get("Pre-Depends", "")) + parse_relations(fields.get("Depends", ""))
         record = {
             "name": name, "version": fields["Version"], "source": source, "architecture": fields.get("Architecture", ""),
-            "depends": parse_depends(fields.get("Pre-Depends", "")) + parse_depends(fields.get("Depends", "")),
+            "relations": relations, "depends": [[item[0] for item in group] for group in relations],
             "provides": [group[0] for group in parse_depends(fields.get("Provides", ""))],
             "size": int(fields.get("Size") or 0), "installed_kib": int(fields.get("Installed-Size") or 0),
             "downloadable": bool(fields.get("Filename")),
@@ -81,15 +74,20 @@ def parse_stanza(stanza):
     return fields
 
 
-def parse_depends(text):
-    """``a (= 1) | b, c`` -> ``[["a", "b"], ["c"]]``."""
+def parse_relations(text):
+    """``a (= 1) | b, c`` -> ``[[("a", "=", "1"), ("b", None, None)], [("c", None, None)]]``."""
     groups = []
     for part in text.replace("\n", " ").split(","):
-        names = [re.match(r"[^\s(\[:]+", item.strip()) for item in part.split("|")]
-        names = [match.group(0) for match in names if match]
-        if names:
-            groups.append(names)
+        found = [re.match(r"([^\s(\[:]+)(?::\w+)?\s*(?:\(\s*([<>=]+)\s*([^)\s]+)\s*\))?", item.strip()) for item in part.split("|")]
+        found = [match.groups() for match in found if match]
+        if found:
+            groups.append(found)
     return groups
+
+
+def parse_depends(text):
+    """``a (= 1) | b, c`` -> ``[["a", "b"], ["c"]]``."""
+    return [[item[0] for item in group] for group in parse_relations(text)]
 
 
 def parse_query(text):
@@ -144,6 +142,24 @@ def parse_uris(text):
     return found
 
 
+def parse_policy(text):
+    """``apt-cache policy`` -> ``{name: {version: [archive, ...]}}``; the archive is the suite and component, such as bookworm/non-free."""
+    found, name, version = {}, None, None
+    for line in text.splitlines():
+        if re.match(r"^\S+:$", line):
+            name, version = line[:-1], None
+            continue
+        match = re.match(r"^ (?:\*\*\*|   ) (\S+) -?[0-9]+$", line)
+        if match and name:
+            version = match.group(1)
+            found.setdefault(name, {})[version] = []
+            continue
+        match = re.match(r"^ +-?[0-9]+ \S+ (\S+) \S+ Packages$", line)
+        if match and version:
+            found[name][version].append(match.group(1))
+    return found
+
+
 def unmet(text):
     """What apt says it cannot satisfy: ``["nvidia-smi : Depends: libnvidia-ml1 (= 1) but 2 is to be installed"]``."""
     found, owner = [], ""
@@ -155,56 +171,45 @@ def unmet(text):
     return found
 
 
-def tail(text, lines=25):
-    return "\n".join(text.rstrip().splitlines()[-lines:])
-
-
 # --- the machine ----------------------------------------------------------------------------------------------------
 
-class AptError(Exception):
-    """A command of apt or dpkg failed. ``output`` is the end of what it said."""
+class AptError(ManagerError):
+    """A command of apt or dpkg failed."""
 
-    def __init__(self, what, rc, out, err):
-        self.rc = rc
-        self.output = tail((out.rstrip() + "\n" + err).strip())
-        self.unmet = unmet(out)
-        lines = [line for line in self.output.splitlines() if line.startswith("E: ")] or self.output.splitlines()[-3:]
-        super().__init__("%s failed (exit status %s): %s" % (what, rc, " ".join(lines) or "it said nothing"))
+    @staticmethod
+    def find_unmet(out, err):
+        return unmet(out)
 
 
-class Apt:
-    """apt and dpkg of one machine. ``runner(argv, timeout)`` answers ``(rc, out, err)``."""
+class Apt(Manager):
+    """apt and dpkg of one machine."""
 
-    def __init__(self, runner, root="/", lock_timeout_s=300, timeout_s=3600):
-        self.runner = runner
-        self.root = root
-        self.timeout_s = timeout_s
-        self.lock_options = ("-o", "DPkg::Lock::Timeout=%d" % lock_timeout_s)
+    name = "apt"
+    unattended_file = "/etc/apt/apt.conf.d/53gpufleet-nvidia-driver"
+    error = AptError
 
-    def path(self, *parts):
-        return files.under(self.root, *parts)
-
-    def run(self, what, argv, timeout=120, ok=(0,)):
-        rc, out, err = self.runner(list(argv), timeout)
-        if rc not in ok:
-            raise AptError(what, rc, out, err)
-        return out
+    @property
+    def lock_options(self):
+        return ("-o", "DPkg::Lock::Timeout=%d" % self.lock_timeout_s)
 
     # reading
-
-    def os_release(self):
-        return parse_os_release(files.read_text(self.path("/etc/os-release")) or "")
 
     def installed(self):
         return parse_query(self.run("dpkg-query", ["dpkg-query", "-W", "-f", QUERY_FORMAT], ok=(0, 1)))
 
     def index(self, name_pattern, also=()):
-        names = self.run("apt-cache pkgnames", ["apt-cache", "pkgnames"]).split()
+        names = [] if name_pattern == NO_NAMES else self.run("apt-cache pkgnames", ["apt-cache", "pkgnames"]).split()
         wanted = sorted(set(name for name in names if re.search(name_pattern, name)) | set(also))
         if not wanted:
             return {}
         # 100: some names are virtual and have no record, which is no error here
         return parse_show(self.run("apt-cache show", ["apt-cache", "show", "--"] + wanted, ok=(0, 100)))
+
+    def security(self, names):
+        """``{name: [versions]}`` that the security archives have."""
+        table = parse_policy(self.run("apt-cache policy", ["apt-cache", "policy", "--"] + sorted(names)))
+        return dict((name, [version for version, archives in versions.items() if any(re.search(r"-security(/|$)", item) for item in archives)])
+                    for name, versions in table.items())
 
     def interrupted(self, installed):
         """What an interrupted dpkg left: ``(journal entries, packages that are not configured)``."""
@@ -212,26 +217,24 @@ class Apt:
         broken = sorted(name for name, have in installed.items() if have["installed"] and not have["ok"])
         return sorted(os.path.basename(name) for name in journal), broken
 
-    def initrd_bytes(self):
-        sizes = [os.stat(name).st_size for name in glob.glob(self.path("/boot/initrd.img-*")) + glob.glob(self.path("/boot/initramfs-*.img"))]
-        return max(sizes) if sizes else 0
+    @staticmethod
+    def arguments(wanted, obsolete=(), stream=None):
+        return ["%s=%s" % item for item in sorted(wanted.items())] + ["%s-" % name for name in obsolete]
 
-    def kernels(self):
-        return kernels.find_installed(self.root)
+    @staticmethod
+    def fix_options(broken):
+        return ["--fix-broken"] if broken else []
 
-    def filesystems(self, paths):
-        """``{path: {"device", "free"}}`` for the nearest directory that exists; a path that cannot be read is left out."""
-        found = {}
-        for path in paths:
-            real = self.path(path)
-            while not os.path.isdir(real) and real != os.path.dirname(real):
-                real = os.path.dirname(real)
-            try:
-                stat = os.statvfs(real)
-                found[path] = {"device": os.stat(real).st_dev, "free": stat.f_bavail * stat.f_frsize}
-            except OSError:
-                continue
-        return found
+    def download_options(self, broken):
+        return ["--reinstall"] + self.fix_options(broken)
+
+    @staticmethod
+    def pin_content(table, resolved):
+        return pins.render_pin(table, resolved["sources"], pins.by_name(table, resolved))
+
+    @staticmethod
+    def unattended_content(text, exclude):
+        return pins.render_unattended() if exclude else None
 
     def simulate(self, arguments, action="install", options=()):
         command = ["apt-get", "-s", "-q"] + list(INSTALL_OPTIONS) + list(options) + [action] + list(arguments)
@@ -252,6 +255,9 @@ class Apt:
         command = ["apt-get", "-q", "-y"] + list(self.lock_options) + list(COMMON_OPTIONS) + list(INSTALL_OPTIONS) + list(options)
         return self.run("apt-get %s" % action, command + [action] + list(arguments), timeout=self.timeout_s)
 
+    def download(self, arguments, options=()):
+        return self.change(arguments, options=list(options) + ["--download-only"])
+
     def mark(self, action, names):
         if names:
             self.run("apt-mark %s" % action, ["apt-mark", action] + sorted(names))
@@ -262,18 +268,3 @@ class Apt:
         os.makedirs(place, mode=0o755, exist_ok=True)
         write_atomically(os.path.join(place, "dkms"), SHIM, 0o755)
         return ("-o", "DPkg::Path=%s:%s" % (directory, DPKG_PATH))
-
-
-def write_atomically(path, content, mode=0o644):
-    """Write a file so that a reader sees the old one or the new one; an equal file is left alone."""
-    if files.read_text(path) == content and (os.stat(path).st_mode & 0o7777) == mode:
-        return False
-    temporary = "%s.%d.tmp" % (path, os.getpid())
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
-        handle.write(content)
-        handle.flush()
-        os.fchmod(handle.fileno(), mode)
-        os.fsync(handle.fileno())
-    os.replace(temporary, path)
-    return True

@@ -61,6 +61,8 @@ def state_of(status):
 
 def is_driver_package(name, item):
     """True for packages that must be of the driver's version."""
+    if "driver" in item:
+        return item["driver"]  # rpm's reader knows
     upstream = versions.upstream(item["version"])
     if OWN_VERSION.match(name) or not versions.is_driver_version(upstream):
         return False

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 
-from . import dkms, dpkg, files, firmware, kernels, libraries, loaded, modules, pci, secureboot
+from . import dkms, dpkg, files, firmware, kernels, libraries, loaded, modules, packages, pci, rpm, secureboot
+from .manager import parse_os_release
 from .runner import Runner
 
 RUNFILE = ("/usr/bin/nvidia-uninstall", "/var/log/nvidia-installer.log", "/usr/bin/nvidia-installer")
@@ -31,7 +32,20 @@ def read(root="/", runner=None, uname=os.uname):
         "gsp_disabled": firmware.disabled(root),
         "secure_boot": secureboot.read(root, runner),
         "pci": pci.read(root),
-        "dpkg": dpkg.read(root, runner),
+        "dpkg": installed(root, runner),
         "dkms": dkms.read(root, runner),
         "runfile": [path for path in RUNFILE if os.path.lexists(files.under(root, path))],
     }
+
+
+def installed(root, runner):
+    """What the system's package manager has of the driver. A node of one family may have the other's tools: the system decides."""
+    table = packages.table_for(parse_os_release(files.read_text(files.under(root, "/etc/os-release")) or ""))
+    found = None
+    if table and table["package_manager"] == "dnf":
+        found = rpm.read(root, runner)
+    if found is None:
+        found = dpkg.read(root, runner)
+        if not found["available"] and not table:
+            found = rpm.read(root, runner) or found
+    return found

@@ -4,15 +4,21 @@
 #
 # Private to the collection: it may change at any time.
 
-"""What is right and wrong with how the driver was installed: an interrupted dpkg, and what NVIDIA's own installer left."""
+"""What is right and wrong with how the driver was installed: an interrupted package manager, and what NVIDIA's own installer left."""
 
 from __future__ import annotations
 
 from ._finding import FAIL, PASS, UNKNOWN, finding
 
+REPAIR = {
+    "dpkg": "Run dpkg --configure -a, then apt-get -f install if it asks for it.",
+    "rpm": "Remove the older version of each (rpm -e --nodeps).",
+}
+
 
 def dpkg_interrupted(facts, target, expect_loaded):
     state = facts["dpkg"]
+    manager = state.get("manager", "dpkg")
     if state["interrupted"] or state["journal"]:
         names = ["%s (%s)" % (item["package"], item["state"]) for item in state["interrupted"]]
         yield finding(
@@ -21,11 +27,12 @@ def dpkg_interrupted(facts, target, expect_loaded):
             FAIL,
             names or "%d journal entries" % state["journal"],
             [],
-            "dpkg was interrupted: %s." % (", ".join(names) or "its journal is not empty"),
-            "Run dpkg --configure -a, then apt-get -f install if it asks for it.",
+            "%s was interrupted: %s." % (manager, ", ".join(names) or "its journal is not empty"),
+            REPAIR[manager],
         )
     elif not state["available"]:
-        yield finding("dpkg_interrupted", "node", UNKNOWN, None, [], "dpkg cannot be asked: %s." % state["error"], "Run dpkg-query -W on the node.")
+        yield finding("dpkg_interrupted", "node", UNKNOWN, None, [], "%s cannot be asked: %s." % (manager, state["error"]),
+                      "Run %s on the node." % ("dpkg-query -W" if manager == "dpkg" else "rpm -qa"))
     else:
         yield finding("dpkg_interrupted", "node", PASS, [], [])
 

@@ -8,10 +8,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 from . import dpkg, versions
 from ._finding import FAIL, PASS, UNKNOWN, finding
+
+# Packages of the kernel module, by any of the archives' names.
+KERNEL_SIDE = re.compile(r"kernel-(open-)?dkms|kernel-source|^nvidia-dkms|^kmod-nvidia")
 
 
 def driver_packages(facts):
@@ -25,7 +29,7 @@ def target_version(facts, wanted_version=None):
     if wanted_version:
         return wanted_version
     packages = driver_packages(facts)
-    kernel_side = [version for name, version in packages.items() if "kernel-dkms" in name or "kernel-source" in name]
+    kernel_side = [version for name, version in packages.items() if KERNEL_SIDE.search(name)]
     on_disk = [item["version"] for item in facts["modules"].values() if item and item["version"]]
     built = [entry["version"] for entry in facts["dkms"]["entries"]]
     for group in (kernel_side, list(packages.values()), on_disk, built, [facts["library"]["version"]], [facts["loaded"]["version"]]):
@@ -98,7 +102,7 @@ def versions_agree(facts, target, expect_loaded, wanted_version=None):
             seen,
             common,
             "The installed packages cannot be read: %s." % facts["dpkg"]["error"],
-            "Run dpkg-query -W on the node.",
+            "Run rpm -qa on the node." if facts["dpkg"].get("manager") == "rpm" else "Run dpkg-query -W on the node.",
         )
     elif expect_loaded and facts["loaded"]["state"] == "unknown":
         yield finding(

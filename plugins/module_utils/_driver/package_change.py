@@ -4,15 +4,15 @@
 #
 # Private to the collection: it may change at any time.
 
-"""A change of driver packages: read, let ``_driver.packages`` decide, act through ``_driver.apt``, read back."""
+"""A change of driver packages: read, let ``_driver.packages`` decide, act through a package manager, read back."""
 
 from __future__ import annotations
 
 import os
 import time
 
-from . import dkms, files, kernels, packages, pci
-from .apt import AptError, write_atomically
+from . import dkms, dkms_act, files, flavour, floors, holds, kernels, needs, packages, pci, transaction, workloads
+from .manager import NO_NAMES, ManagerError, write_atomically
 
 
 class ChangeFailed(Exception):
@@ -24,37 +24,33 @@ class ChangeFailed(Exception):
 
 
 class PackageChange:
-    """One call of the module. ``options`` are the module's, ``apt`` an :class:`_driver.apt.Apt`."""
+    """One call of the module. ``options`` are the module's, ``manager`` is an :class:`_driver.manager.Manager`."""
 
-    def __init__(self, apt, options):
-        self.apt = apt
+    def __init__(self, manager, options):
+        self.manager = manager
         self.options = options
         self.actions = []
         self.repaired = False
         self.started = time.time()
+        self.words = transaction.WORDS[manager.name]
 
     # reading and deciding
 
     def plan(self):
         """Everything that is known before anything is changed."""
-        options, apt = self.options, self.apt
-        os_release = apt.os_release()
+        options, manager = self.options, self.manager
+        table, refusals = packages.decide_system(manager.os_release(), options["source"])
         plan = {
-            "table": packages.table_for(os_release), "installed": {}, "index": {}, "journal": [], "broken": [], "resolved": None, "refusals": [],
-            "lacking": [], "arguments": [], "removable": list(options["allow_removal"]), "disk": {}, "download_bytes": 0,
-            "transaction": dict((kind, []) for kind in ("install", "upgrade", "downgrade", "reinstall", "remove")),
+            "table": table, "installed": {}, "index": {}, "journal": [], "broken": [], "resolved": None, "refusals": refusals, "lacking": [], "flavour": None,
+            "arguments": [], "removable": list(options["allow_removal"]), "disk": {}, "download_bytes": 0, "transaction": transaction.nothing(),
         }
-        if plan["table"] is None:
-            found = os_release.get("PRETTY_NAME") or " ".join(os_release.get(key, "") for key in ("ID", "VERSION_ID")).strip() or "unknown"
-            plan["refusals"].append(packages.refusal(
-                "unsupported_os", [], found, packages.supported_text(), "Operating system %s is not supported by this version of the collection." % found,
-                "use one of: %s" % packages.supported_text()))
+        if table is None:
             return plan
         plan["lacking"] = self.lacking()
         plan["refusals"] += plan["lacking"]
-        plan["installed"] = apt.installed()
-        plan["journal"], plan["broken"] = apt.interrupted(plan["installed"])
-        plan["index"] = apt.index(plan["table"]["name_pattern"], options["extra_packages"])
+        plan["installed"] = manager.installed()
+        plan["journal"], plan["broken"] = manager.interrupted(plan["installed"])
+        plan["index"] = manager.index(table["name_pattern"], options["extra_packages"])
         if options["state"] == "absent":
             self.plan_removal(plan)
         else:
@@ -63,10 +59,9 @@ class PackageChange:
 
     def lacking(self):
         """Refusals for what the driver needs beside its packages, as far as that is asked for."""
-        wanted, root = self.options["require"], self.apt.root
-        booting = self.apt.kernels()
-        headers = dict((kernel, kernels.headers_present(root, kernel)) for kernel in booting)
-        return packages.decide_needs(wanted, pci.read(root) if "gpu" in wanted else None, headers if "headers" in wanted else {})
+        wanted, root = self.options["require"], self.manager.root
+        headers = dict((kernel, kernels.headers_present(root, kernel)) for kernel in self.manager.kernels()) if "headers" in wanted else {}
+        return needs.decide(wanted, pci.read(root) if "gpu" in wanted else None, headers, self.words["headers"])
 
     def plan_removal(self, plan):
         targets = packages.installed_driver(plan["table"], plan["installed"])
@@ -75,72 +70,115 @@ class PackageChange:
         plan["arguments"] = targets
         plan["removable"] += targets
         plan["transaction"] = self.simulate(plan, "remove")
-        plan["refusals"] += packages.decide_transaction(plan["transaction"], {}, plan["installed"], plan["index"], plan["removable"])
+        plan["refusals"] += transaction.decide(plan["transaction"], {}, plan["installed"], plan["index"], plan["removable"], plan["table"])
 
     def plan_presence(self, plan):
-        options = self.options
-        resolved = packages.resolve(plan["table"], plan["index"], plan["installed"], options["version"], options["flavour"], options["extra_packages"])
+        resolved = self.resolve(plan)
         plan["resolved"] = resolved
         plan["refusals"] += resolved["refusals"]
         resolved["trees"] = self.tree_names(resolved)
         if not resolved["resolvable"]:
             return
+        stream = self.stream_change(plan, resolved)
+        problem = self.manager.hold_problem() if self.options["hold"] and self.options["state"] == "present" else None
+        if problem:
+            plan["refusals"].append(packages.refusal("no_hold", [], problem[0], "holds that hold", "The driver cannot be held: %s." % problem[0], problem[1]))
+        if plan["refusals"]:
+            return
         plan["removable"] += resolved["obsolete"]
-        plan["arguments"] = ["%s=%s" % item for item in sorted(resolved["packages"].items())] + ["%s-" % name for name in resolved["obsolete"]]
-        if packages.differences(plan["installed"], resolved["packages"]) or resolved["obsolete"]:
+        plan["arguments"] = self.manager.arguments(resolved["packages"], resolved["obsolete"], stream)
+        if transaction.differences(plan["installed"], resolved["packages"]) or resolved["obsolete"] or stream:
             plan["transaction"] = self.simulate(plan, "install")
             if plan["refusals"]:
                 return
-            plan["refusals"] += packages.decide_transaction(
-                plan["transaction"], resolved["packages"], plan["installed"], plan["index"], plan["removable"])
-        if options["state"] == "downloaded" or not packages.is_empty(plan["transaction"]):
+            plan["refusals"] += transaction.decide(
+                plan["transaction"], resolved["packages"], plan["installed"], plan["index"], plan["removable"], plan["table"])
+        else:
+            self.read_dkms_name(resolved)
+        if self.options["state"] == "downloaded" or not transaction.is_empty(plan["transaction"]):
             self.plan_disk(plan)
+
+    def resolve(self, plan):
+        """The set, of the flavour that was asked for or that the GPUs ask for, at or above every floor."""
+        options = self.options
+        plan["flavour"] = chosen = flavour.decide(pci.read(self.manager.root), options["version"], options["flavour"])
+        variant = (chosen["flavour"] or "open") + ("-prebuilt" if options["kernel_module"] == "prebuilt" else "")
+        resolved = packages.resolve(
+            plan["table"], plan["index"], plan["installed"], options["version"], variant,
+            options["extra_packages"], self.manager.kernels(), options["components"])
+        resolved["refusals"] = chosen["refusals"] + resolved["refusals"] + floors.decide(resolved["upstream"] or options["version"], self.floors())
+        resolved["resolvable"] = resolved["resolvable"] and not resolved["refusals"]
+        resolved["flavour"] = chosen["flavour"]
+        return resolved
+
+    def floors(self):
+        """What was declared, and what the containers that run now require."""
+        declared = [dict(floor, require=floor.get("require_cuda")) for floor in self.options["floors"]]
+        return declared + (workloads.read(self.manager.root) or [] if self.options["running_floors"] else [])
+
+    def stream_change(self, plan, resolved):
+        """The module stream that has to be enabled and is not; the repository may have it under its rolling name alone, or no module."""
+        if not resolved["stream"]:
+            return None
+        module, name = resolved["stream"].split(":", 1)
+        known = self.manager.streams(module)
+        there = next((stream for stream in (name, resolved["rolling_stream"]) if stream in known), None)
+        resolved["stream"] = "%s:%s" % (module, there) if there else None
+        if known and not there:
+            plan["refusals"].append(packages.no_stream(resolved, module, name, known))
+        return resolved["stream"] if there and self.manager.enabled_stream(module) != there else None
 
     def tree_names(self, resolved):
         """What an exported DKMS tree of this driver is called, for every kernel that can boot; None when a part is not known."""
-        if not resolved["resolvable"]:
+        if not resolved["resolvable"] or not resolved["dkms_name"]:
             return {}
         names = {}
-        for kernel in self.apt.kernels():
-            compiler = dkms.compiler_id(dkms.kernel_config(self.apt.root, kernel))
+        for kernel in self.manager.kernels():
+            compiler = dkms.compiler_id(dkms.kernel_config(self.manager.root, kernel))
             names[kernel] = dkms.tree_name(resolved["dkms_name"], resolved["dkms_version"], kernel, kernels.architecture(), compiler) if compiler else None
         return names
 
+    def read_dkms_name(self, resolved):
+        """What the installed package calls its module: the table's name is what it should be, and tells nothing of a mirror's own package."""
+        names = dkms_act.find_names(self.manager.root, resolved["dkms_version"]) if resolved["dkms_name"] else []
+        if len(names) == 1 and names[0] != resolved["dkms_name"]:
+            resolved["dkms_name"] = names[0]
+            resolved["trees"] = self.tree_names(resolved)
+
     def simulate(self, plan, action):
         try:
-            return self.apt.simulate(plan["arguments"], action, self.fix_options(plan))
-        except AptError as exc:
-            why = "; ".join(exc.unmet) or str(exc)
+            return self.manager.simulate(plan["arguments"], action, self.manager.fix_options(plan["broken"]))
+        except ManagerError as exc:
+            why, name = "; ".join(exc.unmet) or str(exc), self.manager.name
             plan["refusals"].append(packages.refusal(
-                "no_solution", sorted(set(line.split(" ", 1)[0] for line in exc.unmet)), exc.output, "apt finds a transaction",
-                "apt finds no way to the resolved set: %s." % why.rstrip("."),
-                "look at what apt names here; apt-mark showhold and apt-cache policy tell what stands in the way"))
+                "no_solution", exc.packages, exc.output,
+                "%s finds a transaction" % name, "%s finds no way to the resolved set: %s." % (name, why.rstrip(".")),
+                "look at what %s names here; %s tell what stands in the way" % (name, transaction.WORDS[name]["holds"])))
             return plan["transaction"]
-
-    def fix_options(self, plan):
-        return ["--fix-broken"] if plan["broken"] else []
-
-    def download_options(self, plan):
-        return ["--reinstall"] + self.fix_options(plan)
 
     def plan_disk(self, plan):
         """Room for the archives, the packages and the DKMS build, each on the file system it goes to."""
         only_archives = self.options["state"] == "downloaded"
         if plan["refusals"]:
             return
-        missing = self.apt.to_download(plan["arguments"], self.download_options(plan) if only_archives else self.fix_options(plan))
+        options = self.manager.download_options(plan["broken"]) if only_archives else self.manager.fix_options(plan["broken"])
+        missing = self.manager.to_download(plan["arguments"], options)
         plan["download_bytes"] = sum(missing.values())
         delta = 0
         if not only_archives:
             changed = [item for kind in ("install", "upgrade", "downgrade") for item in plan["transaction"][kind]]
-            sizes = self.apt.index("(?!)", [item["name"] for item in changed])
+            others = [item["name"] for item in changed if item["name"] not in plan["index"]]
+            sizes = dict(plan["index"], **(self.manager.index(NO_NAMES, others) if others else {}))
             for item in changed:
                 new = [record["installed_kib"] for record in sizes.get(item["name"], []) if record["version"] == item["version"]]
                 old = plan["installed"].get(item["name"], {})
                 delta += (new[0] if new else 0) * 1024 - (old["size_kib"] * 1024 if old.get("installed") else 0)
-        needs = packages.disk_needs(plan["download_bytes"], delta, len(self.apt.kernels()), self.apt.initrd_bytes(), with_build=not only_archives)
+        builds = not only_archives and bool(plan["resolved"]["dkms_name"])
+        needs = transaction.disk_needs(
+            plan["download_bytes"], delta, len(self.manager.kernels()), self.manager.initrd_bytes(), builds, self.manager.name)
         plan["disk"] = needs
-        plan["refusals"] += packages.decide_disk(needs, self.apt.filesystems(needs), self.options["min_free_mib"] * packages.MIB)
+        free = self.manager.filesystems(needs)
+        plan["refusals"] += transaction.decide_disk(needs, free, self.options["min_free_mib"] * packages.MIB, self.manager.name)
 
     # what is wanted beside the packages
 
@@ -160,11 +198,20 @@ class PackageChange:
             return None
         if self.options["state"] != "present" or self.options["pin"] is None:
             return False
-        return packages.render_pin(plan["table"], plan["resolved"]["sources"])
+        return self.manager.pin_content(plan["table"], plan["resolved"])
 
-    def pin_differs(self, plan):
-        wanted = self.pin_wanted(plan)
-        return wanted is not False and files.read_text(self.apt.path(self.options["pin_file"])) != wanted
+    def unattended_wanted(self, plan):
+        """The same for the file that keeps unattended upgrades from the driver."""
+        exclude = self.options["exclude_unattended"]
+        if exclude is None or self.options["state"] not in ("present", "absent"):
+            return False
+        text = files.read_text(self.manager.path(self.manager.unattended_file))
+        return self.manager.unattended_content(text, exclude and self.options["state"] == "present")
+
+    def files_due(self, plan):
+        """``[(path, content or None)]`` of the files that are not as they should be."""
+        pairs = [(self.options["pin_file"], self.pin_wanted(plan)), (self.manager.unattended_file, self.unattended_wanted(plan))]
+        return [(path, content) for path, content in pairs if content is not False and files.read_text(self.manager.path(path)) != content]
 
     def would_change(self, plan):
         state = self.options["state"]
@@ -173,7 +220,7 @@ class PackageChange:
         if state == "downloaded":
             return plan["download_bytes"] > 0
         holds = any(self.hold_changes(plan, self.foreseen(plan))) if plan["resolved"] else False
-        return bool(plan["journal"] or plan["broken"] or not packages.is_empty(plan["transaction"]) or holds or self.pin_differs(plan))
+        return bool(plan["journal"] or plan["broken"] or not transaction.is_empty(plan["transaction"]) or holds or self.files_due(plan))
 
     def answer(self, plan):
         """The part of the result that every way out has."""
@@ -182,6 +229,7 @@ class PackageChange:
         return {
             "resolvable": resolved["resolvable"] if resolved else None, "reason": " ".join(unresolved), "resolved": resolved,
             "transaction": plan["transaction"], "refusals": plan["refusals"], "disk": plan["disk"], "download_bytes": plan["download_bytes"],
+            "gpus": plan["flavour"]["gpus"] if plan["flavour"] else [], "flavour_reason": plan["flavour"]["reason"] if plan["flavour"] else "",
             "actions": self.actions, "repaired": self.repaired or bool(plan["journal"] or plan["broken"]),
         }
 
@@ -197,9 +245,7 @@ class PackageChange:
             after.update((item["name"], item["version"]) for item in plan["transaction"][kind])
         texts = ["".join("%s %s\n" % item for item in sorted(versions.items())) for versions in (before, after)]
         parts = [("driver packages", texts[0], texts[1])]
-        if self.pin_differs(plan):
-            path = self.options["pin_file"]
-            parts.append((path, files.read_text(self.apt.path(path)) or "", self.pin_wanted(plan) or ""))
+        parts += [(path, files.read_text(self.manager.path(path)) or "", content or "") for path, content in self.files_due(plan)]
         return [{"before_header": name, "after_header": name, "before": old, "after": new} for name, old, new in parts]
 
     def foreseen(self, plan):
@@ -213,90 +259,112 @@ class PackageChange:
         """The sentences of what a run would do, for check mode."""
         if self.options["state"] == "downloaded":
             return ["download %d MiB of packages" % -(-plan["download_bytes"] // packages.MIB)] if plan["download_bytes"] else []
-        sentences = ["finish an interrupted dpkg run: %s" % ", ".join(plan["journal"] + plan["broken"])] if plan["journal"] or plan["broken"] else []
-        sentences += packages.action_sentences(plan["transaction"])
+        sentences = []
+        if plan["journal"] or plan["broken"]:
+            sentences.append("finish an interrupted %s run: %s" % (self.words["repair"], ", ".join(plan["journal"] + plan["broken"])))
+        sentences += transaction.action_sentences(plan["transaction"])
         if self.options["state"] == "resolved":
             return sentences
         hold, unhold = self.hold_changes(plan, self.foreseen(plan)) if plan["resolved"] else ([], [])
         sentences += ["hold %s" % ", ".join(hold)] if hold else []
         sentences += ["lift the hold of %s" % ", ".join(unhold)] if unhold else []
-        if self.pin_differs(plan):
-            sentences.append("%s %s" % ("write" if self.pin_wanted(plan) else "remove", self.options["pin_file"]))
-        return sentences
+        return sentences + ["%s %s" % ("remove" if content is None else "write", path) for path, content in self.files_due(plan)]
+
+    def held(self, installed, plan):
+        """``{name: version}`` of the driver's packages that are held."""
+        names = packages.installed_driver(plan["table"], installed) if plan["table"] else []
+        return dict((name, installed[name]["version"]) for name in names if installed[name]["hold"])
+
+    def holds(self, plan, installed=None):
+        """How old the holds are, and what they keep out."""
+        held = self.held(plan["installed"] if installed is None else installed, plan)
+        if not held:
+            return []
+        record = holds.parse(files.read_text(self.manager.path(holds.RECORD)))
+        return holds.report(record, held, plan["index"], self.manager.security(held), self.manager.name, time.time())
 
     # acting
 
+    def record_holds(self, plan, installed):
+        """Keep the time since when each package is held. It is no change of the node."""
+        path = self.manager.path(holds.RECORD)
+        text = files.read_text(path)
+        held, before = self.held(installed, plan), self.held(plan["installed"], plan)
+        record = holds.update(holds.parse(text), held, time.time(), [name for name in held if held[name] != before.get(name)])
+        if record != holds.parse(text):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            write_atomically(path, holds.render(record))
+
     def repair(self, plan):
-        """Finish an interrupted dpkg; answers whether the plan has to be made again."""
+        """Finish an interrupted run of the package manager; answers whether the plan has to be made again."""
         if not plan["journal"] and not plan["broken"]:
             return False
         self.repaired = True
-        self.actions.append("finished an interrupted dpkg run (journal: %s; not configured: %s)" % (
-            ", ".join(plan["journal"]) or "empty", ", ".join(plan["broken"]) or "none"))
-        error = self.apt.configure()
+        self.actions.append("finished an interrupted %s run (journal: %s; not configured: %s)" % (
+            self.words["repair"], ", ".join(plan["journal"]) or "empty", ", ".join(plan["broken"]) or "none"))
+        error = self.manager.configure()
         if error:
-            self.actions.append("dpkg --configure -a did not finish: %s" % error)
+            self.actions.append("%s did not finish: %s" % (self.words["finish"], error))
         return True
 
     def act(self, plan):
         if self.options["state"] == "downloaded":
-            self.apt.change(plan["arguments"], options=self.download_options(plan) + ["--download-only"])
+            self.manager.download(plan["arguments"], self.manager.download_options(plan["broken"]))
             self.actions += self.foresee(plan)
             return
         try:
-            if not packages.is_empty(plan["transaction"]) or plan["broken"]:
+            if not transaction.is_empty(plan["transaction"]) or plan["broken"]:
                 self.run_transaction(plan)
         finally:
             self.restore_holds(plan)
-        if self.pin_differs(plan):
-            self.write_pin(plan)
+        self.write_files(plan)
 
     def run_transaction(self, plan):
-        options = self.fix_options(plan)
+        options = self.manager.fix_options(plan["broken"])
         if self.options["dkms_build"] == "deferred":
-            options += self.apt.deferred_dkms_options()
+            options += self.manager.deferred_dkms_options()
         try:
-            self.apt.change(plan["arguments"], "remove" if self.options["state"] == "absent" else "install", options)
-        except AptError as exc:
+            self.manager.change(plan["arguments"], "remove" if self.options["state"] == "absent" else "install", options)
+        except ManagerError as exc:
             raise ChangeFailed("%s. Next step: read the output, repair its cause, run again." % exc, output=exc.output, **self.build_log(plan)) from exc
-        self.actions += packages.action_sentences(plan["transaction"])
+        self.actions += transaction.action_sentences(plan["transaction"])
 
     def build_log(self, plan):
         """The end of make.log when a DKMS build of this run failed."""
         resolved = plan["resolved"]
-        path = dkms.log_path(self.apt.root, resolved["dkms_name"], resolved["dkms_version"]) if resolved else None
-        if not path or os.stat(self.apt.path(path)).st_mtime < self.started - 1:
+        path = dkms.log_path(self.manager.root, resolved["dkms_name"], resolved["dkms_version"]) if resolved and resolved["dkms_name"] else None
+        if not path or os.stat(self.manager.path(path)).st_mtime < self.started - 1:
             return {}
-        return {"make_log": path, "make_log_tail": dkms.log_tail(self.apt.root, path)}
+        return {"make_log": path, "make_log_tail": dkms.log_tail(self.manager.root, path)}
 
     def restore_holds(self, plan):
-        """apt drops the hold of what it changes: put back what was held, then bring the set's own to what is asked."""
-        installed = self.apt.installed()
+        """The hold of what is changed is dropped, or is one of the old version: put back what was held, then bring the set's own to what is asked."""
+        installed = self.manager.installed()
         held_before = [name for name, have in plan["installed"].items() if have["hold"]]
         hold, unhold = self.hold_changes(plan, installed)
         lost = [name for name in held_before if name not in unhold and installed.get(name, {}).get("installed") and not installed[name]["hold"]]
         wanted = set(hold) | set(lost)
-        self.apt.mark("hold", wanted)
-        self.apt.mark("unhold", unhold)
+        self.manager.mark("hold", wanted)
+        self.manager.mark("unhold", unhold)
+        self.manager.forget([name for name in held_before if not installed.get(name, {}).get("installed")])
         if set(hold) - set(held_before):
             self.actions.append("hold %s" % ", ".join(sorted(set(hold) - set(held_before))))
         if unhold:
             self.actions.append("lift the hold of %s" % ", ".join(unhold))
 
-    def write_pin(self, plan):
-        path, content = self.apt.path(self.options["pin_file"]), self.pin_wanted(plan)
-        if content is None:
-            os.unlink(path)
-            self.actions.append("removed %s" % self.options["pin_file"])
-            return
-        write_atomically(path, content)
-        self.actions.append("wrote %s: %s alone" % (self.options["pin_file"], plan["resolved"]["upstream"]))
+    def write_files(self, plan):
+        for path, content in self.files_due(plan):
+            if content is None:
+                os.unlink(self.manager.path(path))
+            else:
+                write_atomically(self.manager.path(path), content)
+            self.actions.append("%s %s" % ("remove" if content is None else "write", path))
 
     def verify(self, plan):
         """Read back: success of the package manager proves nothing."""
-        installed = self.apt.installed()
+        installed = self.manager.installed()
         if self.options["state"] == "downloaded":
-            left = self.apt.to_download(plan["arguments"], self.download_options(plan))
+            left = self.manager.to_download(plan["arguments"], self.manager.download_options(plan["broken"]))
             if left:
                 raise ChangeFailed("Still not in the package cache after the download: %s." % ", ".join(sorted(left)))
         elif self.options["state"] == "absent":
@@ -304,12 +372,14 @@ class PackageChange:
             if left:
                 raise ChangeFailed("Still installed after the removal: %s." % ", ".join(left))
         elif self.options["state"] == "present":
-            wrong = packages.differences(installed, plan["resolved"]["packages"])
+            wrong = transaction.differences(installed, plan["resolved"]["packages"])
             if wrong:
                 expected = plan["resolved"]["packages"]
                 listing = ", ".join("%s %s (expected %s)" % (name, found, expected[name]) for name, found in sorted(wrong.items()))
-                raise ChangeFailed("apt ended well, and yet these packages are not as resolved: %s. Next step: apt-cache policy of them on the node." % listing)
+                raise ChangeFailed("%s ended well, and yet these packages are not as resolved: %s. Next step: %s of them on the node." % (
+                    self.manager.name, listing, self.words["policy"]))
+            self.read_dkms_name(plan["resolved"])
             hold, unhold = self.hold_changes(plan, installed)
             if hold or unhold:
-                raise ChangeFailed("apt-mark did not take: %s." % ", ".join(hold + unhold))
+                raise ChangeFailed("%s did not take: %s." % (self.words["hold"], ", ".join(hold + unhold)))
         return installed

@@ -4,76 +4,145 @@
 #
 # Private to the collection: it may change at any time.
 
-"""Deciding about driver packages: which set belongs together, and which transaction may be run.
+"""Deciding which driver packages belong together: a wanted version to the exact set for a system.
 
 Nothing here reads or changes a machine. The index is ``{name: [record, ...]}`` and the installed packages are
-``{name: {"version", "source", "hold", "ok", ...}}``, both as read by ``_driver.apt``.
+``{name: {"version", "source", "hold", "ok", ...}}``, both as read by ``_driver.apt`` or ``_driver.dnf``.
 """
 
 from __future__ import annotations
 
 import re
 
-from ._sets import (
-    APART_NAME_PATTERN,
-    DKMS_BUILD_MIB,
-    DKMS_MODULES_MIB,
-    DRIVER_NAME_PATTERN,
-    DRIVER_SOURCE_PATTERN,
-    DRIVER_VERSION_PATTERN,
-    KERNEL_NAME_PATTERN,
-    SETS,
-)
-from .versions import Key, upstream
+from ._sets import APART_NAME_PATTERN, DRIVER_NAME_PATTERN, DRIVER_SOURCE_PATTERN, DRIVER_VERSION_PATTERN, NO_SOURCE, PREBUILT_PATTERN, SYSTEMS
+from .versions import KEYS, is_driver_version, upstream
 
 MIB = 1024 * 1024
-
-
-# --- belonging -------------------------------------------------------------------------------------------------------
-
-def is_driver_package(name, version, source=None):
-    """Whether a package carries the version of an NVIDIA driver of any family."""
-    plain = name.split(":", 1)[0]
-    if source and source != plain and re.match(DRIVER_SOURCE_PATTERN, source):
-        return True
-    if re.match(APART_NAME_PATTERN, plain) or (source and source != plain):
-        return False
-    return bool(re.match(DRIVER_NAME_PATTERN, plain) and re.match(DRIVER_VERSION_PATTERN, upstream(version)))
-
-
-# --- the set --------------------------------------------------------------------------------------------------------
-
-def table_for(os_release):
-    """The data of an operating system, or None when it is not supported."""
-    return SETS.get((os_release.get("ID", ""), os_release.get("VERSION_ID", "")))
-
-
-def supported_text():
-    return ", ".join("%s %s" % key for key in sorted(SETS))
+BRANCH = r"[0-9]{3}"
 
 
 def refusal(ident, packages, found, expected, message, next_step):
     return {"id": ident, "packages": sorted(packages), "found": found, "expected": expected, "message": message, "next_step": next_step}
 
 
+# --- the system -----------------------------------------------------------------------------------------------------
+
+def system_of(os_release):
+    """``{source: table}`` of an operating system, or None when it is not supported."""
+    ident, version = os_release.get("ID", ""), os_release.get("VERSION_ID", "")
+    return SYSTEMS.get((ident, version)) or SYSTEMS.get((ident, version.split(".", 1)[0]))
+
+
+def table_for(os_release, origin=None):
+    """The data of an operating system with a source of packages, by default its first one; None when there is none."""
+    tables = system_of(os_release)
+    if not tables:
+        return None
+    return tables.get(origin) if origin else next(iter(tables.values()))
+
+
+def supported_text():
+    return ", ".join("%s %s" % key for key in sorted(SYSTEMS))
+
+
+def decide_system(os_release, origin=None):
+    """``(table, refusals)``: the table, or why there is none."""
+    table = table_for(os_release, origin)
+    if table:
+        return table, []
+    found = os_release.get("PRETTY_NAME") or " ".join(os_release.get(key, "") for key in ("ID", "VERSION_ID")).strip() or "unknown"
+    tables = system_of(os_release)
+    if tables is None:
+        return None, [refusal(
+            "unsupported_os", [], found, supported_text(), "Operating system %s is not supported by this version of the collection." % found,
+            "use one of: %s" % supported_text())]
+    ident, version = os_release.get("ID", ""), os_release.get("VERSION_ID", "").split(".", 1)[0]
+    why = NO_SOURCE.get((ident, version, origin), "there is no such source of packages")
+    return None, [refusal(
+        "unknown_source", [], "%s, %s" % (found, origin), " or ".join(tables), "Source %s cannot be used on %s: %s." % (origin, found, why),
+        "use source %s" % " or ".join(tables))]
+
+
+def instantiate(table, branch=BRANCH):
+    """The table for a driver branch: eras applied and ``{branch}`` filled in, by default with an expression for any branch."""
+    result = dict(table)
+    for first, changes in table.get("eras", ()):
+        if branch != BRANCH and branch.isdigit() and int(branch) >= first:
+            result.update(changes)
+    result.pop("eras", None)
+    return fill(result, "{branch}", branch)
+
+
+def fill(value, mark, text):
+    if isinstance(value, str):
+        return value.replace(mark, text)
+    if isinstance(value, dict):
+        return dict((key, fill(item, mark, text)) for key, item in value.items())
+    if isinstance(value, tuple):
+        return tuple(fill(item, mark, text) for item in value)
+    return value
+
+
+def branch_of(wanted):
+    return upstream(wanted).split(".", 1)[0]
+
+
+def variants(table):
+    """The table as it is for every era, with an expression where a branch would be."""
+    plain = instantiate(dict(table, eras=()))
+    return [plain] + [instantiate(dict(table, eras=(), **changes)) for first, changes in table.get("eras", ())]
+
+
+# --- belonging -------------------------------------------------------------------------------------------------------
+
+def is_driver_package(name, version, source=None, table=None):
+    """Whether a package carries the version of an NVIDIA driver of any family; a table knows its system's better."""
+    plain = name.split(":", 1)[0]
+    if re.match(PREBUILT_PATTERN, plain):
+        return True
+    if table and re.search(table["name_pattern"], plain) and any(member(era, plain, source, version) for era in variants(table)):
+        return True
+    if source and source != plain and re.match(DRIVER_SOURCE_PATTERN, source):
+        return True
+    if re.match(APART_NAME_PATTERN, plain) or (source and source != plain and not source.endswith(".src.rpm")):
+        return False
+    return bool(re.match(DRIVER_NAME_PATTERN, plain) and re.match(DRIVER_VERSION_PATTERN, upstream(version)))
+
+
+def member(table, name, source, version):
+    """Whether a package is one of the driver's: by where it was built from, or by its name and version."""
+    if source is not None and any(re.match("^%s$" % pattern, source) for pattern in table["sources"]):
+        return True
+    if not any(re.match(pattern, name) for pattern in table["members"]) or any(re.match(pattern, name) for pattern in table["apart"]):
+        return False
+    return is_driver_version(upstream(version)) or prebuilt(table, name)
+
+
 def family(table, record):
-    return record["source"] in table["sources"]
+    return member(table, record["name"], record["source"], record["version"])
 
 
-def available(table, index, flavour=None):
-    """Versions of the kernel module package that can be downloaded, newest first."""
-    roots = [flavour] if flavour else sorted(table["flavours"])
-    found = set()
-    for name in roots:
-        for record in index.get(table["flavours"][name]["root"], []):
-            if record["downloadable"] and family(table, record):
-                found.add(record["version"])
-    return sorted(found, key=Key, reverse=True)
+def prebuilt(table, name):
+    return bool(table.get("prebuilt_pattern") and re.match(table["prebuilt_pattern"], name))
+
+
+def driver_of(table, record):
+    """The driver version that a package belongs to; None when it does not say (a prebuilt module without a bound)."""
+    bound = table.get("prebuilt_bound")
+    if not prebuilt(table, record["name"]) or not bound:
+        return upstream(record["version"])
+    for group in record["relations"]:
+        for name, operator, version in group:
+            if re.match("^%s$" % bound, name) and operator in ("=", ">="):
+                return upstream(version)
+    return None
 
 
 def installed_driver(table, installed):
-    """Names of the driver's packages that are installed, whoever asked for them."""
-    return sorted(name for name, have in installed.items() if have["installed"] and have["source"] in table["sources"])
+    """Names of the driver's packages that are installed, whoever asked for them and of whichever branch."""
+    eras = variants(table)
+    return sorted(name for name, have in installed.items() if have["installed"]
+                  and any(member(era, name, have["source"], have["version"]) or prebuilt(era, name) for era in eras))
 
 
 def driver_versions(table, installed):
@@ -84,100 +153,263 @@ def matches(wanted, version):
     return version == wanted or upstream(version) == wanted
 
 
+def source_of(name, version, installed, index):
+    for record in index.get(name, []):
+        if record["version"] == version:
+            return record["source"]
+    have = installed.get(name)
+    return have["source"] if have and have["version"] == version else None
+
+
+# --- the set --------------------------------------------------------------------------------------------------------
+
+def available(table, index, flavour=None):
+    """Versions of the kernel module that can be downloaded, of every branch, newest first."""
+    found = set()
+    for era in variants(table):
+        for name in [flavour] if flavour else sorted(era["flavours"]):
+            if name not in era["flavours"]:
+                continue
+            root = re.compile("^%s$" % era["flavours"][name]["root"])
+            for package, records in index.items():
+                if root.match(package):
+                    found.update(record["version"] for record in records if record["downloadable"] and family(era, record))
+    return sorted(found, key=KEYS[table["package_manager"]], reverse=True)
+
+
 def other_flavours(table, flavour):
-    return set(name for key, data in table["flavours"].items() if key != flavour for name in data["packages"])
+    mine = set(table["flavours"][flavour]["packages"])
+    return set(name for key, data in table["flavours"].items() if key != flavour for name in data["packages"]) - mine
 
 
-def resolve(table, index, installed, wanted, flavour="proprietary", extra=()):
+def differs(table, flavour, name):
+    """Whether a package is the kernel module of another flavour, of the same branch or of another."""
+    if any(re.match("^%s$" % pattern, name) for era in variants(table) for pattern in other_flavours(era, flavour)):
+        return not any(re.match("^%s$" % pattern, name) for era in variants(table) for pattern in era["flavours"][flavour]["packages"])
+    return False
+
+
+def empty(table, wanted, flavour, known):
+    data = table["flavours"].get(flavour, {})
+    return {
+        "resolvable": False, "wanted": wanted, "flavour": flavour, "origin": table["origin"], "version": None, "upstream": None, "packages": {},
+        "dkms_name": data.get("dkms_name"), "dkms_version": None, "sources": {}, "available": known, "obsolete": [],
+        "stream": None, "rolling_stream": data.get("rolling_stream"), "refusals": [],
+    }
+
+
+def resolve(table, index, installed, wanted, flavour="proprietary", extra=(), kernels=(), components=()):
     """The exact set of packages for a driver version on this system.
 
-    Answers ``{"resolvable", "version", "upstream", "packages", "sources", "dkms_name", "dkms_version", "available",
-    "obsolete", "refusals"}``. Packages of the driver that are installed already belong to the set, whoever installed them.
+    ``flavour`` is proprietary, open or either with ``-prebuilt``; ``kernels`` are those that prebuilt modules are wanted for,
+    ``components`` the parts that this node needs beside the driver itself. Packages of the driver that are installed already
+    belong to the set, whoever installed them; those of another branch or flavour are ``obsolete`` where their names differ.
     """
+    general, table = table, instantiate(table, branch_of(wanted))
+    if flavour not in table["flavours"]:
+        result = empty(table, wanted, flavour, [])
+        result["refusals"].append(impossible(table, flavour))
+        return result
     data = table["flavours"][flavour]
-    known = available(table, index, flavour)
-    result = {
-        "resolvable": False, "wanted": wanted, "flavour": flavour, "version": None, "upstream": None, "packages": {},
-        "dkms_name": data["dkms_name"], "dkms_version": None, "sources": {}, "available": known, "obsolete": [], "refusals": [],
-    }
-    obsolete = other_flavours(table, flavour)
-    result["obsolete"] = [name for name in installed_driver(table, installed) if name in obsolete]
+    result = empty(table, wanted, flavour, available(general, index, flavour))
+    module = table.get("module")
+    result["stream"] = "%s:%s" % (module, data["stream"]) if module else None
     current = installed.get(data["root"], {}).get("version")
-    usable = [rec["version"] for rec in index.get(data["root"], []) if matches(wanted, rec["version"]) and (rec["downloadable"] or rec["version"] == current)]
-    candidates = sorted(set(usable), key=lambda version: (version == current, Key(version)), reverse=True)
+    usable = [rec["version"] for rec in index.get(data["root"], [])
+              if matches(wanted, rec["version"]) and family(table, rec) and (rec["downloadable"] or rec["version"] == current)]
+    key = KEYS[table["package_manager"]]
+    candidates = sorted(set(usable), key=lambda version: (version == current, key(version)), reverse=True)
+    chosen, refused = named_components(table, index, components)
+    result["refusals"] += refused
     if not candidates:
-        result["refusals"].append(unknown_version(table, index, wanted, flavour, known))
+        result["refusals"].append(unknown_version(general, table, index, wanted, flavour, result["available"]))
+    if result["refusals"]:
         return result
-    roots = [data["root"]] + list(table["roots"]) + list(extra)
-    roots += [name for name in installed_driver(table, installed) if name not in obsolete]
-    attempts = [(version,) + closure(table, index, installed, anchor(index, data["root"], version), roots, obsolete) for version in candidates]
-    complete = [item for item in attempts if not item[2]]
-    version, packages, missing = (complete or attempts)[0]
-    result.update(version=version, upstream=upstream(version), dkms_version=upstream(version))
-    if missing:
-        result["refusals"].append(partly_available(version, packages, missing))
+    attempts = [Closure(table, index, installed, version, flavour, kernels).run(list(extra) + chosen, general) for version in candidates]
+    best = next((attempt for attempt in attempts if not attempt.missing), attempts[0])
+    result.update(version=best.version, upstream=upstream(best.version), dkms_version=upstream(best.version) if data["dkms_name"] else None)
+    result["obsolete"] = best.obsolete
+    if best.missing:
+        result["refusals"] += best.refusals()
         return result
-    sources = dict((source_of(name, packages[name], installed, index), packages[name]) for name in packages)
-    result.update(resolvable=True, packages=packages, sources=sources)
+    plain = dict((name, version) for name, version in best.packages.items() if not prebuilt(table, name))
+    sources = dict((source_of(name, version, installed, index), version) for name, version in plain.items())
+    result.update(resolvable=True, packages=best.packages, sources=sources)
     return result
 
 
-def anchor(index, root, version):
-    """``(version, source package)`` that the rest of the set is chosen by."""
-    return version, next(record["source"] for record in index[root] if record["version"] == version)
-
-
-def closure(table, index, installed, target, roots, excluded):
-    """``(packages, missing)``: what the roots need of the driver's own packages, each at exactly one version."""
-    packages, missing = {}, {}
-    providers = {}
-    for name, records in index.items():
-        record = pick(table, records, installed.get(name), target)
-        if record and name not in excluded:
-            for provided in record["provides"]:
-                providers.setdefault(provided, name)
-    queue = list(dict.fromkeys(roots))
-    while queue:
-        name = queue.pop(0)
-        if name in packages or name in missing:
+def named_components(table, index, components):
+    """``(names, refusals)`` of the parts that were asked for."""
+    names, refused = [], []
+    for component in components:
+        choices = table["components"].get(component)
+        if not choices:
+            why = table["no_component"].get(component, "it is not known")
+            refused.append(refusal(
+                "no_component", [], component, ", ".join(sorted(table["components"])) or "none", "Component %s cannot be had from %s: %s." % (
+                    component, table["name"], why), "leave the component out, or use another source of packages"))
             continue
-        record = pick(table, index.get(name, []), installed.get(name), target)
-        if record is None:
-            missing[name] = sorted((rec["version"] for rec in index.get(name, [])), key=Key, reverse=True)
-            continue
-        packages[name] = record["version"]
-        for group in record["depends"]:
-            chosen = choose(table, index, installed, target, group, providers, excluded)
-            if chosen:
-                queue.append(chosen)
-    return packages, missing
+        names.append(next((name for name in choices if name in index), choices[0]))
+    return names, refused
 
 
-def pick(table, records, have, target):
-    """The driver's record at the target's version; a binary of another driver source counts when its upstream version agrees."""
-    version, source = target
-    fitting = [rec for rec in records if family(table, rec) and upstream(rec["version"]) == upstream(version)
-               and (rec["downloadable"] or (have and have["version"] == rec["version"]))
-               and (rec["version"] == version or rec["source"] != source)]
-    return max(fitting, key=lambda rec: (rec["version"] == version, Key(rec["version"])), default=None)
+class Closure:
+    """What a version needs of the driver's own packages, each at exactly one version."""
+
+    def __init__(self, table, index, installed, version, flavour, kernels):
+        self.table, self.index, self.installed = table, index, installed
+        self.version, self.flavour, self.kernels = version, flavour, kernels
+        self.data = table["flavours"][flavour]
+        self.key = KEYS[table["package_manager"]]
+        self.source = next(record["source"] for record in index[self.data["root"]] if record["version"] == version)
+        self.packages, self.missing, self.needed_by, self.obsolete, self.providers = {}, {}, {}, [], {}
+
+    def run(self, extra, general):
+        installed = installed_driver(general, self.installed)
+        self.obsolete = [name for name in installed if differs(general, self.flavour, name) or not self.mine(name, self.installed[name])]
+        excluded = set(self.obsolete) | other_flavours(self.table, self.flavour)
+        roots = [self.data["root"]] + list(self.table["roots"]) + self.modules() + extra
+        roots += [name for name in self.table.get("optional_roots", ()) if self.pick(name)]
+        roots += [name for name in installed if name not in excluded and not prebuilt(self.table, name)] + self.carried(excluded, general)
+        for name in self.index:
+            if name not in excluded:
+                for provided in (self.pick(name) or {"provides": ()})["provides"]:
+                    self.providers.setdefault(provided, []).append(name)
+        self.walk([(name, None, None) for name in dict.fromkeys(roots)], excluded)
+        return self
+
+    def mine(self, name, have):
+        """Whether an installed package is of this branch's names and of this way to have modules."""
+        if prebuilt(self.table, name):
+            modules = self.modules()
+            return name in modules or bool(modules) and name.startswith("linux-signatures-") or name.replace("-objects-", "-modules-", 1) in modules
+        named = re.search(r"-([0-9]{3}\.[0-9.]+)$", name)
+        if named and named.group(1) != upstream(self.version):
+            return False  # firmware, whose name has the whole version
+        return member(self.table, name, have["source"], have["version"])
+
+    def carried(self, excluded, general):
+        """What takes the place of packages of another branch: a part that the node has, such as the fabric manager, is not lost."""
+        found = []
+        for name in self.obsolete:
+            named = re.match(r"^(.*?)-[0-9]{3}(-server)?(-open)?$", name)
+            if not named or differs(general, self.flavour, name) or prebuilt(self.table, name):
+                continue
+            rest = "".join(part or "" for part in named.groups()[1:])
+            choices = ["%s-%s%s" % (named.group(1), branch_of(self.version), rest), named.group(1)]
+            chosen = next((choice for choice in choices if choice in self.index), choices[0])
+            if chosen not in excluded:
+                found.append(chosen)
+        return found
+
+    def modules(self):
+        """The packages of prebuilt modules, one for every kernel."""
+        template = self.data.get("per_kernel")
+        if not template:
+            return []
+        suffix = self.table.get("kernel_suffix", r"(?!)")
+        return [template.replace("{version}", upstream(self.version)).replace("{kernel}", re.sub(suffix, "", kernel)) for kernel in self.kernels]
+
+    def pick(self, name, exact=None):
+        """The record of a package that fits the version; a binary of another driver source counts when its upstream version agrees."""
+        have = self.installed.get(name)
+        fitting = []
+        for record in self.index.get(name, []):
+            if not (record["downloadable"] or (have and have["version"] == record["version"])):
+                continue
+            if prebuilt(self.table, name):
+                fits = record["version"] == exact if exact else driver_of(self.table, record) == upstream(self.version)
+            else:
+                fits = family(self.table, record) and upstream(record["version"]) == upstream(self.version) and (
+                    record["version"] == self.version or record["source"] != self.source or self.table["package_manager"] == "dnf")
+            if fits:
+                fitting.append(record)
+        return max(fitting, key=lambda record: (record["version"] == self.version, self.key(record["version"])), default=None)
+
+    def walk(self, queue, excluded):
+        while queue:
+            name, exact, owner = queue.pop(0)
+            if name in self.packages or name in self.missing:
+                continue
+            record = self.pick(name, exact)
+            if record is None:
+                self.missing[name] = sorted((item["version"] for item in self.index.get(name, [])), key=self.key, reverse=True)
+                self.needed_by[name] = owner
+                continue
+            self.packages[name] = record["version"]
+            queued = [item[0] for item in queue]
+            for group in record["relations"]:
+                found = self.choose(group, excluded, queued)
+                if found:
+                    queue.append(found + (name,))
+
+    def choose(self, group, excluded, queued):
+        """``(package, exact version)`` that answers a dependency; None when the dependency is none of the driver's business."""
+        for name, operator, version in group:
+            exact = version if operator == "=" and prebuilt(self.table, name) else None
+            if name not in excluded and self.pick(name, exact):
+                return name, exact
+            if name in self.providers:
+                providers = self.providers[name]
+                return next((item for item in providers if item in self.packages or item in queued), providers[0]), None
+        names = [name for name, operator, version in group]
+        ours = [name for name in names if name not in excluded and self.a_driver_package(name)]
+        return (ours[0], None) if ours and len(ours) == len(names) else None
+
+    def a_driver_package(self, name):
+        return any(family(self.table, record) or is_driver_package(name, record["version"], record["source"]) for record in self.index.get(name, []))
+
+    # why it cannot be had
+
+    def refusals(self):
+        modules = [name for name in self.modules() if name in self.missing]
+        others = dict((name, self.missing[name]) for name in self.missing if name not in modules)
+        trap = dict((name, self.needed_by[name]) for name in others if self.needed_by[name] and self.other_driver(name))
+        found = [self.no_module(modules)] if modules else []
+        if trap:
+            found.append(self.transitional(trap))
+        elif others:
+            found.append(partly_available(self.version, self.packages, others))
+        return found
+
+    def other_driver(self, name):
+        """Whether a package is there, and only of other driver branches."""
+        branches = set(branch_of(record["version"]) for record in self.index.get(name, []))
+        return bool(branches) and branch_of(self.version) not in branches
+
+    def transitional(self, trap):
+        listing = ", ".join("%s needs %s, which is there as %s" % (owner, name, ", ".join(self.missing[name])) for name, owner in sorted(trap.items()))
+        return refusal(
+            "transitional", list(trap) + list(trap.values()), listing, "packages of driver %s alone" % upstream(self.version),
+            "Driver %s exists in name only: its packages are transitional and bring another driver: %s." % (upstream(self.version), listing),
+            "ask for the driver that they bring, or mirror the packages of the wanted one")
+
+    def no_module(self, modules):
+        template = re.escape(self.data["per_kernel"].replace("{version}", upstream(self.version))).replace(re.escape("{kernel}"), "([0-9].+)")
+        offered = sorted(match.group(1) for match in (re.match("^%s$" % template, name) for name in self.index) if match and self.pick(match.group(0)))
+        found = "there are modules for: %s" % ", ".join(offered) if offered else "there are no prebuilt modules of this driver for any kernel"
+        return refusal(
+            "no_prebuilt_module", modules, found, "a prebuilt module for every kernel that can boot",
+            "There is no prebuilt module of driver %s for a kernel of this node: %s; %s." % (upstream(self.version), ", ".join(modules), found),
+            "remove that kernel or bring the node to one of the kernels that have a module, or use kernel_module dkms")
 
 
-def choose(table, index, installed, target, group, providers, excluded):
-    """Which package of the driver answers a dependency; None when the dependency is none of the driver's business."""
-    for name in group:
-        if name not in excluded and pick(table, index.get(name, []), installed.get(name), target):
-            return name
-        if name in providers:
-            return providers[name]
-    families = [name for name in group if name not in excluded and any(family(table, rec) for rec in index.get(name, []))]
-    return families[0] if families and len(families) == len(group) else None
+def impossible(table, flavour):
+    known = ", ".join(sorted(table["flavours"]))
+    why = table["impossible"].get(flavour, "it is not known here")
+    return refusal("impossible_flavour", [], flavour, known, "Flavour %s cannot be had from %s: %s." % (flavour, table["name"], why), "use one of: %s" % known)
 
 
-def unknown_version(table, index, wanted, flavour, known):
-    others = {}
-    for name in table["flavours"]:
-        if name != flavour and any(matches(wanted, version) for version in available(table, index, name)):
-            others[name] = wanted
+def no_stream(resolved, module, name, known):
+    return refusal(
+        "no_stream", [], ", ".join(sorted(known)), name, "Driver %s of flavour %s has no module stream: %s has %s and not %s." % (
+            resolved["version"], resolved["flavour"], module, ", ".join(sorted(known)), name),
+        "use a flavour or a driver branch that has a stream, or a mirror with it")
+
+
+def unknown_version(general, table, index, wanted, flavour, known):
+    others = [name for name in sorted(table["flavours"])
+              if name != flavour and any(matches(wanted, version) for version in available(general, index, name))]
     root = table["flavours"][flavour]["root"]
     if known:
         found = "available: %s" % ", ".join(known)
@@ -186,7 +418,7 @@ def unknown_version(table, index, wanted, flavour, known):
         found = "the package index has no version of %s" % root
         step = "configure the driver's repository (role gpufleet.lifecycle.nvidia_repository) and update the package index"
     if others:
-        found += "; with flavour %s it is available" % ", ".join(sorted(others))
+        found += "; with flavour %s it is available" % ", ".join(others)
     message = "Driver version %s (flavour %s) is not available on this node: %s." % (wanted, flavour, found)
     return refusal("unknown_version", [root], found, wanted, message, step)
 
@@ -197,182 +429,3 @@ def partly_available(version, packages, missing):
         version, ", ".join(sorted(missing)), found, len(packages))
     return refusal("partly_available", missing, found, version, message,
                    "choose a version all of whose packages are published, or mirror the missing packages")
-
-
-# --- the node -------------------------------------------------------------------------------------------------------
-
-def decide_needs(wanted, gpus, headers):
-    """Refusals of a node without what is WANTED. ``gpus``: those on the bus, None when it cannot be read; ``headers``: by kernel that can boot."""
-    refusals = []
-    if "gpu" in wanted and not gpus:
-        found = "the PCI bus cannot be read" if gpus is None else "none on the PCI bus"
-        refusals.append(refusal(
-            "no_gpu", [], found, "an NVIDIA GPU", "No NVIDIA GPU was found: %s." % found,
-            "look at the hardware, or leave gpu out of what is required"))
-    if "headers" in wanted and not headers:
-        refusals.append(refusal(
-            "no_kernel", [], "no kernel", "a kernel that can boot", "No kernel that can boot was found in /boot and /lib/modules.", "install one"))
-    missing = [kernel for kernel in headers if not headers[kernel]] if "headers" in wanted else []
-    if missing:
-        packages = ["linux-headers-%s" % kernel for kernel in missing]
-        refusals.append(refusal(
-            "no_headers", packages, "no headers for %s" % ", ".join(missing), "headers for every kernel that can boot",
-            "The headers are missing for kernel %s, so that no module can be built for it." % ", ".join(missing),
-            "install %s, or remove the kernel" % " ".join(packages)))
-    return refusals
-
-
-# --- the transaction ------------------------------------------------------------------------------------------------
-
-def final_state(installed, transaction):
-    """``{name: version}`` as it would be after the transaction."""
-    state = dict((name, have["version"]) for name, have in installed.items() if have["installed"])
-    for item in transaction["remove"]:
-        state.pop(item["name"], None)
-    for kind in ("install", "upgrade", "downgrade", "reinstall"):
-        for item in transaction[kind]:
-            state[item["name"]] = item["version"]
-    return state
-
-
-def is_empty(transaction):
-    return not any(transaction[kind] for kind in ("install", "upgrade", "downgrade", "reinstall", "remove"))
-
-
-def decide_transaction(transaction, wanted, installed, index, removable=()):
-    """Refusals for a simulated transaction: ``[]`` when it may be run. ``wanted`` is ``{name: exact version}``."""
-    refusals = []
-    after = final_state(installed, transaction)
-    changed = [item for kind in ("install", "upgrade", "downgrade", "reinstall") for item in transaction[kind]]
-    kernel = sorted(set(item["name"] for item in changed + transaction["remove"] if re.match(KERNEL_NAME_PATTERN, item["name"])))
-    if kernel:
-        refusals.append(refusal(
-            "kernel_change", kernel, ", ".join(kernel), "no kernel package changes",
-            "The transaction would change kernel packages: %s. A driver change never changes the kernel." % ", ".join(kernel),
-            "bring the kernel and its headers to the wanted version in a step of their own, hold them, and run again"))
-    removed = sorted(item["name"] for item in transaction["remove"] if item["name"] not in removable and item["name"] not in wanted)
-    if removed:
-        refusals.append(refusal(
-            "removal", removed, "would be removed: %s" % ", ".join(removed), "nothing outside the driver is removed",
-            "The transaction would remove packages that are not the driver's: %s." % ", ".join(removed),
-            "find what conflicts with the driver (apt-get -s install with the resolved set), or name the packages in allow_removal"))
-    mixed = dict((name, version) for name, version in after.items()
-                 if name not in wanted and is_driver_package(name, version, source_of(name, version, installed, index)))
-    if mixed and wanted:
-        listing = ", ".join("%s %s" % item for item in sorted(mixed.items()))
-        versions = sorted(set(upstream(version) for version in wanted.values()))
-        refusals.append(refusal(
-            "mixed_set", mixed, listing, ", ".join(versions),
-            "The transaction would leave driver packages that do not belong to the resolved set for %s: %s. "
-            "A transitional package or an alternative dependency brings them." % (", ".join(versions), listing),
-            "ask for the version these packages have, or remove the package that needs them"))
-    off = dict((name, after.get(name)) for name, version in wanted.items() if after.get(name) != version)
-    if off:
-        listing = ", ".join("%s %s (not %s)" % (name, off[name] or "absent", wanted[name]) for name in sorted(off))
-        refusals.append(refusal(
-            "not_exact", off, listing, "exactly the resolved versions",
-            "The transaction would not bring the resolved versions: %s." % listing,
-            "look at apt-cache policy of these packages; a pin or a hold of another tool may be in the way"))
-    return refusals
-
-
-def source_of(name, version, installed, index):
-    for record in index.get(name, []):
-        if record["version"] == version:
-            return record["source"]
-    have = installed.get(name)
-    return have["source"] if have and have["version"] == version else None
-
-
-def differences(installed, wanted):
-    """Packages that are not installed, configured and at their version: ``{name: what is there}``."""
-    found = {}
-    for name, version in wanted.items():
-        have = installed.get(name)
-        if not have or not have["installed"]:
-            found[name] = "absent"
-        elif have["version"] != version:
-            found[name] = have["version"]
-        elif not have["ok"]:
-            found[name] = "%s (%s)" % (have["version"], have["status"])
-    return found
-
-
-# --- disk -----------------------------------------------------------------------------------------------------------
-
-def disk_needs(download_bytes, installed_delta_bytes, kernels, initrd_bytes, with_build=True):
-    """Bytes a change needs below each path, generously: ``{path: bytes}``."""
-    builds = max(1, kernels) if with_build else 0
-    return {
-        "/var/cache/apt/archives": max(0, download_bytes),
-        "/usr": max(0, installed_delta_bytes),
-        "/var/lib/dkms": builds * DKMS_BUILD_MIB * MIB,
-        "/lib/modules": builds * DKMS_MODULES_MIB * MIB,
-        "/boot": 2 * initrd_bytes if with_build else 0,
-    }
-
-
-def decide_disk(needs, filesystems, min_free_bytes):
-    """``needs`` is ``{path: bytes}``, ``filesystems`` ``{path: {"device", "mount", "free"}}``; paths on one file system add up."""
-    refusals = []
-    grouped = {}
-    for path, need in needs.items():
-        if need <= 0:
-            continue
-        system = filesystems.get(path)
-        if system is None:
-            refusals.append(refusal("disk_unknown", [], path, "free space can be read", "The free space of %s cannot be read." % path,
-                                    "look at the file system of %s on the node" % path))
-            continue
-        group = grouped.setdefault(system["device"], {"need": 0, "paths": [], "free": system["free"]})
-        group["need"] += need
-        group["paths"].append(path)
-    for group in grouped.values():
-        if group["free"] - group["need"] < min_free_bytes:
-            paths = ", ".join(sorted(group["paths"]))
-            found = "%d MiB free" % (group["free"] // MIB)
-            expected = "%d MiB for the change and %d MiB left over" % (-(-group["need"] // MIB), min_free_bytes // MIB)
-            refusals.append(refusal(
-                "disk", [], found, expected,
-                "Not enough disk space on the file system of %s: %s, needed are %s." % (paths, found, expected),
-                "free space there (old kernels, apt-get clean), then run again"))
-    return refusals
-
-
-# --- pin ------------------------------------------------------------------------------------------------------------
-
-def render_pin(table, versions):
-    """An apt preferences file that allows exactly one driver, and no other driver family.
-
-    ``versions`` is ``{source package: version}``; a source of the driver that is not in it is not allowed at all.
-    """
-    own = " ".join("src:%s" % name for name in table["sources"])
-    blocked = " ".join("src:%s" % name for name in table["blocked_sources"])
-    lines = ["Explanation: written by gpufleet.lifecycle (driver_packages); changes are overwritten."]
-    for source in table["sources"]:
-        if source in versions:
-            lines += [
-                "Explanation: the driver's packages, by source package, are allowed at this version alone.",
-                "Package: src:%s" % source, "Pin: version %s" % versions[source], "Pin-Priority: 1001", "",
-            ]
-    lines += [
-        "Explanation: every other version, and every other driver family of the archive, is not.",
-        "Package: %s %s" % (own, blocked), "Pin: version *", "Pin-Priority: -1", "",
-    ]
-    return "\n".join(lines)
-
-
-def action_sentences(transaction):
-    """The transaction in words, one sentence per kind."""
-    sentences = []
-    for kind, verb in (("install", "install"), ("upgrade", "upgrade"), ("downgrade", "downgrade"), ("reinstall", "install again"), ("remove", "remove")):
-        items = transaction[kind]
-        if items:
-            sentences.append("%s %d packages: %s" % (verb, len(items), ", ".join(in_words(item) for item in items)))
-    return sentences
-
-
-def in_words(item):
-    if item.get("from") and item["from"] != item["version"]:
-        return "%s %s -> %s" % (item["name"], item["from"], item["version"])
-    return ("%s %s" % (item["name"], item["version"])).strip()

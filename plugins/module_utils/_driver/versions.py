@@ -4,12 +4,13 @@
 #
 # Private to the collection: it may change at any time.
 
-"""Versions: Debian's order, and the driver version inside a package version."""
+"""Versions: the orders of Debian and of rpm, and the driver version inside a package version."""
 
 from __future__ import annotations
 
 import re
 
+SEPARATORS = "".join(chr(code) for code in range(33, 127) if not chr(code).isalnum() and chr(code) not in "~^")
 DRIVER_VERSION = re.compile(r"^\d{3}\.\d{1,3}(\.\d{1,3})?$")
 
 
@@ -80,6 +81,46 @@ def weight(char):
     return ord(char) if char.isalpha() else ord(char) + 256
 
 
+def compare_rpm(left, right):
+    """rpm's order of two ``[epoch:]version-release``: -1, 0 or 1. No epoch is epoch 0."""
+    for first, second in zip(split(left), split(right)):
+        if isinstance(first, int):
+            result = (first > second) - (first < second)
+        else:
+            result = compare_segments(first, second)
+        if result:
+            return result
+    return 0
+
+
+def compare_segments(left, right):
+    """Runs of digits and runs of letters, one after the other; everything else only separates."""
+    while left or right:
+        left, right = left.lstrip(SEPARATORS), right.lstrip(SEPARATORS)
+        mark = next((mark for mark in "~^" if left.startswith(mark) or right.startswith(mark)), None)
+        if mark:
+            if left.startswith(mark) and right.startswith(mark):
+                left, right = left[1:], right[1:]
+                continue
+            marked, other = (1, right) if left.startswith(mark) else (-1, left)
+            # a tilde is older than anything; a caret is newer than the end and older than anything else
+            return -marked if mark == "~" or other else marked
+        if not left or not right:
+            return (left > right) - (left < right)
+        pattern = r"\d+" if left[0].isdigit() else r"[a-zA-Z]+"
+        first, rest = take(left, pattern)
+        matched = re.match(pattern, right)
+        if not matched:
+            return 1 if left[0].isdigit() else -1  # digits are newer than letters
+        second, right = matched.group(0), right[matched.end():]
+        left = rest
+        if pattern == r"\d+":
+            first, second = int(first), int(second)
+        if first != second:
+            return 1 if first > second else -1
+    return 0
+
+
 class Key:
     """A sort key in Debian's order."""
 
@@ -93,6 +134,21 @@ class Key:
         return compare(self.version, other.version) == 0
 
     __hash__ = None
+
+
+class RpmKey(Key):
+    """A sort key in rpm's order."""
+
+    def __lt__(self, other):
+        return compare_rpm(self.version, other.version) < 0
+
+    def __eq__(self, other):
+        return compare_rpm(self.version, other.version) == 0
+
+    __hash__ = None
+
+
+KEYS = {"apt": Key, "dnf": RpmKey}
 
 
 def newest(versions):

@@ -15,6 +15,7 @@ from ansible.module_utils import basic
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.lock import NodeLock
 from ansible_collections.gpufleet.lifecycle.plugins.modules import driver_packages
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import repositories, stub_packages
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.fake_apt import SET, FakeMachine
 
 NEW, OLD = "535.261.03-1", "535.216.03-2~bpo12+1"
@@ -164,8 +165,8 @@ def test_apt_without_a_solution_is_a_refusal(bench):
 
 def test_unsupported_system(bench):
     machine = bench.make()
-    pretty = 'ID=rocky\nPRETTY_NAME="Rocky Linux 9.4 (Blue Onyx)"\n'
-    for content, name in (('ID=rocky\nVERSION_ID="9.4"\n', "rocky 9.4"), (pretty, "Rocky Linux 9.4"), ("", "unknown")):
+    pretty = 'ID=rocky\nPRETTY_NAME="Rocky Linux 8.10 (Green Obsidian)"\n'
+    for content, name in (('ID=rocky\nVERSION_ID="8.10"\n', "rocky 8.10"), (pretty, "Rocky Linux 8.10"), ("", "unknown")):
         (machine.root / "etc/os-release").write_text(content, encoding="utf-8")
         result = bench.run(version="535.261.03")
         assert result["failed"] and name in result["msg"] and "debian 12" in result["msg"] and machine.log == []
@@ -237,6 +238,28 @@ def test_holds_are_lifted_when_asked_and_left_alone_when_not(bench):
     assert held(machine) == []
 
 
+def test_the_age_of_holds_and_what_they_keep_out(bench):
+    machine = bench.make(version=OLD)
+    machine.packages["nvidia-smi"]["hold"] = True
+    machine.policy = "nvidia-smi:\n  Installed: x\n  Version table:\n     535.309.01-0+deb12u1 500\n" \
+                     "        500 http://deb.debian.org/debian-security bookworm-security/non-free amd64 Packages\n"
+    seen = bench.run(version="535.216.03", state="resolved")["holds"]
+    assert [(row["package"], row["since"], row["age_days"]) for row in seen] == [("nvidia-smi", None, None)]
+    assert (seen[0]["newer"], seen[0]["security"]) == (["535.309.01-0+deb12u1", NEW], ["535.309.01-0+deb12u1"])
+    rows = dict((row["package"], row) for row in bench.run(version="535.216.03", hold=True)["holds"])
+    assert sorted(rows) == sorted(SET) and set(row["age_days"] for row in rows.values()) == {0}
+    assert (rows["nvidia-smi"]["since_exact"], rows["libcuda1"]["since_exact"]) == (False, True)
+    record = machine.root / "var/lib/gpufleet/holds.json"
+    kept = json.loads(record.read_text(encoding="utf-8"))
+    kept["libcuda1"]["since"] -= 40 * 24 * 3600
+    record.write_text(json.dumps(kept), encoding="utf-8")
+    again = bench.run(version="535.216.03", hold=True)
+    assert not again["changed"] and (again["holds"][0]["package"], again["holds"][0]["age_days"]) == ("libcuda1", 40)
+    moved = bench.run(version="535.261.03", hold=True)["holds"]
+    assert set(row["age_days"] for row in moved) == {0} and set(row["version"] for row in moved) == {NEW}
+    assert bench.run(version="535.261.03", hold=False)["holds"] == [] and json.loads(record.read_text(encoding="utf-8")) == {}
+
+
 def test_absent_removes_the_driver_and_the_pin(bench):
     machine = bench.make(version=NEW, hold=True)
     (machine.root / PIN).write_text("x", encoding="utf-8")
@@ -254,6 +277,19 @@ def test_tree_names_are_given_for_every_kernel(bench):
     trees = bench.run(version="535.261.03", state="resolved")["resolved"]["trees"]
     assert sorted(trees) == ["6.1.0-56-amd64", "6.1.0-57-amd64"] and trees["6.1.0-57-amd64"] is None
     assert trees["6.1.0-56-amd64"].startswith("nvidia-current_535.261.03_6.1.0-56-amd64_") and trees["6.1.0-56-amd64"].endswith("_gcc-12.2.0.dkms.tar.gz")
+
+
+def test_the_name_in_dkms_is_read_where_the_package_is_installed(bench):
+    """Not while another flavour's module of the same version is all there is."""
+    machine = bench.make(version=OLD)
+    source = machine.root / "usr/src/nvidia-mirrored-535.261.03"
+    source.mkdir(parents=True)
+    (source / "dkms.conf").write_text("", encoding="utf-8")
+    assert bench.run(version="535.261.03", state="resolved")["resolved"]["dkms_name"] == "nvidia-current"
+    for dummy in range(2):
+        resolved = bench.run(version="535.261.03")["resolved"]
+        assert resolved["dkms_name"] == "nvidia-mirrored"
+        assert [name.split("_")[0] for name in resolved["trees"].values()] == ["nvidia-mirrored"]
 
 
 def test_resolved_only_answers(bench):
@@ -303,3 +339,98 @@ def test_an_empty_version_is_refused_by_name(bench):
     bench.make()
     result = bench.run(version=" ", state="present")
     assert result["failed"] and "nvidia_driver_version" in result["msg"] and "nothing was changed" in result["msg"]
+
+
+# flavours, sources and parts
+
+H100, B200, V100 = "0x2330", "0x2901", "0x1db1"
+
+
+def put_gpus(machine, *devices):
+    for number, device in enumerate(devices):
+        place = machine.root / ("sys/bus/pci/devices/0000:%02x:00.0" % number)
+        place.mkdir(parents=True)
+        for name, value in (("vendor", "0x10de"), ("class", "0x030200"), ("device", device)):
+            (place / name).write_text(value + "\n", encoding="utf-8")
+
+
+def ids(result):
+    return [item["id"] for item in result["refusals"]]
+
+
+def test_the_flavour_follows_the_gpus(bench):
+    machine = bench.make()
+    put_gpus(machine, H100, H100)
+    result = bench.run(version="535.261.03", flavour="auto")
+    assert result["resolved"]["flavour"] == "proprietary" and machine.at("nvidia-kernel-dkms") == NEW
+    assert [gpu["architecture"] for gpu in result["gpus"]] == ["hopper", "hopper"] and "560" in result["flavour_reason"]
+
+
+@pytest.mark.parametrize("devices,flavour,words", [
+    ([B200], "auto", "its first branch is 570"), ([B200], "proprietary", "it needs the open one"), ([V100], "open", "it needs the proprietary one"),
+    ([], "auto", "no NVIDIA GPU on the PCI bus")])
+def test_a_flavour_that_cannot_work_changes_nothing(bench, devices, flavour, words):
+    machine = bench.make(version=OLD)
+    (machine.root / "sys/bus/pci/devices").mkdir(parents=True)
+    put_gpus(machine, *devices)
+    result = bench.run(version="535.261.03", flavour=flavour)
+    assert result["failed"] and words in result["msg"] and machine.log == [] and versions(machine) == {OLD}
+    assert result["resolvable"] is False
+
+
+@pytest.mark.parametrize("options,ident,words", [
+    ({"kernel_module": "prebuilt"}, "impossible_flavour", "no prebuilt modules of the driver for Debian's kernels"),
+    ({"components": ["fabricmanager"]}, "no_component", "Debian has no fabric manager"),
+    ({"source": "cuda"}, "partly_available", "nvidia-driver-cuda: not in the index"),
+])
+def test_what_debians_own_packages_do_not_have(bench, options, ident, words):
+    machine = bench.make(version=OLD)
+    result = bench.run(version="535.261.03", **options)
+    assert result["failed"] and ids(result) == [ident] and words in result["msg"] and machine.log == []
+
+
+# floors
+
+@pytest.mark.parametrize("start,wanted,refused", [
+    (OLD, "535.261.03", False), (NEW, "535.216.03", True), (None, "535.216.03", True)])
+def test_a_declared_floor_holds_for_upgrades_and_for_the_way_back(bench, start, wanted, refused):
+    machine = bench.make(version=start)
+    result = bench.run(version=wanted, floors=[{"workload": "partition train", "driver": "535.230", "cuda": "12.2"}])
+    assert result.get("failed", False) is refused
+    if refused:
+        assert ids(result) == ["below_floor"] and "too old for partition train" in result["msg"]
+        assert machine.log == [] and versions(machine) == {start}
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_containers_that_run_count_when_asked_to(bench, counted):
+    machine = bench.make(version=OLD)
+    place = machine.root / "proc/77"
+    place.mkdir(parents=True)
+    (place / "environ").write_text("NVIDIA_VISIBLE_DEVICES=all\0NVIDIA_REQUIRE_CUDA=cuda>=12.4\0", encoding="utf-8")
+    (place / "comm").write_text("trainer\n", encoding="utf-8")
+    result = bench.run(version="535.261.03", running_floors=counted)
+    assert result.get("failed", False) is counted
+    if counted:
+        assert "the container of trainer (pid 77)" in result["msg"] and "cuda>=12.4" in result["msg"] and machine.log == []
+
+
+# dnf
+
+def test_a_node_with_dnf(bench, tmp_path):
+    """The whole module over the real dnf: check mode foresees, the run does, the second run has nothing to do."""
+    (tmp_path / "rpm").mkdir()
+    machine = repositories.DnfRoot(tmp_path / "rpm", stub_packages.EL_BASE + stub_packages.redhat("580.95.05"))
+    bench.machine = machine
+    put_gpus(machine, B200)
+    foreseen = bench.run(check=True, version="580.95.05", flavour="auto", hold=True, pin=True, components=["fabricmanager", "nscq"])
+    assert foreseen["changed"] and foreseen["resolved"]["flavour"] == "open" and foreseen["resolved"]["dkms_name"] == "nvidia-open"
+    assert foreseen["resolved"]["packages"]["nvidia-driver-cuda"] == "3:580.95.05-1.el9"
+    assert machine.locks.read_text(encoding="utf-8") == ""
+    done = bench.run(version="580.95.05", flavour="auto", hold=True, pin=True, components=["fabricmanager", "nscq"])
+    for key in ("changed", "transaction", "resolved", "diff", "actions"):
+        assert foreseen[key] == done[key]
+    assert "nvidia-driver-cuda-3:580.95.05-1.el9.*" in machine.locks.read_text(encoding="utf-8")
+    assert not bench.run(version="580.95.05", flavour="auto", hold=True, pin=True, components=["fabricmanager", "nscq"])["changed"]
+    refused = bench.run(version="999.1.1", flavour="open")
+    assert refused["failed"] and "available: 3:580.95.05-1.el9" in refused["msg"]

@@ -45,7 +45,7 @@ class FakeMachine:
         for have in self.packages.values():
             have["hold"] = hold and have["source"] == "nvidia-graphics-drivers"
         self.show = fixture("show_bookworm.txt") if lists else ""
-        self.cached = set()
+        self.cached, self.policy = set(), ""
         self.log = []
         self.fail = {}
         self.stubborn = set()
@@ -66,6 +66,8 @@ class FakeMachine:
             return 0, "\n".join(sorted(set(line[9:] for line in self.show.splitlines() if line.startswith("Package: ")))), ""
         if argv[:2] == ["apt-cache", "show"]:
             return 0, "\n\n".join(stanza for stanza in self.show.split("\n\n") if stanza.split("\n")[0][9:] in argv[3:]), ""
+        if argv[:2] == ["apt-cache", "policy"]:
+            return 0, self.policy, ""
         if argv[0] == "apt-get":
             return self.apt_get(argv)
         self.log.append(argv)

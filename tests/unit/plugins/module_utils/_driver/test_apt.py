@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import apt
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import apt, manager
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.fake_apt import SET, FakeMachine, fixture, index, installed
 
 
 def test_os_release():
-    found = apt.parse_os_release(fixture("os-release_bookworm.txt"))
+    found = manager.parse_os_release(fixture("os-release_bookworm.txt"))
     assert (found["ID"], found["VERSION_ID"]) == ("debian", "12")
 
 
@@ -162,10 +162,10 @@ def test_the_shim_builds_nothing_and_passes_the_rest(tmp_path):
 
 def test_write_atomically_says_whether_it_wrote(tmp_path):
     path = tmp_path / "file"
-    assert apt.write_atomically(str(path), "a\n")
-    assert not apt.write_atomically(str(path), "a\n")
+    assert manager.write_atomically(str(path), "a\n")
+    assert not manager.write_atomically(str(path), "a\n")
     assert path.stat().st_mode & 0o777 == 0o644
-    assert apt.write_atomically(str(path), "b\n")
+    assert manager.write_atomically(str(path), "b\n")
     assert [item.name for item in tmp_path.iterdir()] == ["file"]
 
 

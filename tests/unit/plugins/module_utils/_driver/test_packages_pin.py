@@ -11,8 +11,8 @@ import subprocess
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import packages
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver._sets import DEBIAN
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import pins
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver._sets_debian import DEBIAN
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.fake_apt import fixture, index
 
 MAIN, OPEN = DEBIAN["sources"]
@@ -46,7 +46,7 @@ def _policy(tmp_path_factory):
 
     def candidates(versions):
         pin = root / "etc/preferences.d/driver.pref"
-        pin.write_text(packages.render_pin(DEBIAN, versions) if versions else "", encoding="utf-8")
+        pin.write_text(pins.render_pin(DEBIAN, versions) if versions else "", encoding="utf-8")
         return dict(re.findall(r"^(\S+):\n  Installed: .*\n  Candidate: (\S+)", run("apt-cache", "policy", *sorted(index())), re.MULTILINE))
 
     return candidates

@@ -1,0 +1,463 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""dnf (version 4) and rpm: reading what they know, and running them. No decision is made here.
+
+Versions are ``[epoch:]version-release``; an epoch of 0 is left out, as dnf does. Version locks stay on the disk during a
+change: the plugin is left out of the one command, so that nothing has to be put back when it is killed.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+import tempfile
+
+from . import files, pins
+from .manager import NO_NAMES, Manager, ManagerError, write_atomically
+from .transaction import nothing
+from .versions import compare_rpm
+
+QUERY_FORMAT = "%{NAME}|%{EPOCHNUM}|%{VERSION}|%{RELEASE}|%{ARCH}|%{SOURCERPM}|%{SIZE}\\n"
+INDEX_FORMAT = "\\n=P=%{name}|%{epoch}|%{version}|%{release}|%{arch}|%{repoid}|%{downloadsize}|%{installsize}|%{sourcerpm}\\n=R=%{requires}\\n=V=%{provides}\\n"
+INSTALL_OPTIONS = (
+    "--disableplugin=versionlock", "--allowerasing", "--setopt=install_weak_deps=False", "--setopt=clean_requirements_on_remove=False", "--setopt=keepcache=1",
+)
+LOCK_PLUGIN = "/etc/dnf/plugins/versionlock.conf"
+LOCKS = "/etc/dnf/plugins/versionlock.list"
+MODULES = "/etc/dnf/modules.d"
+ARCHITECTURES = r"(?:noarch|x86_64|i686|aarch64|ppc64le|s390x|src)"
+KINDS = (
+    (r"^Installing(?! group| module| Env)", "install"), (r"^Upgrading(?! Env| Gr)", "upgrade"), (r"^Reinstalling", "reinstall"),
+    (r"^Downgrading", "downgrade"), (r"^Removing(?! Env| Gr)", "remove"),
+)
+UNITS = {"": 1, "k": 1024, "M": 1024 ** 2, "G": 1024 ** 3, "T": 1024 ** 4}
+REMOVE, STREAM = "!", "stream:"
+ALL = "all"  # an option of ours: downloads are of packages that are installed too
+
+# rpm keeps several of these side by side on purpose
+INSTALL_ONLY = re.compile(r"^(kernel|kernel-(rt|64k|debug)?-?(core|modules.*|devel.*)|gpg-pubkey|kmod-nvidia-[0-9].*)$")
+
+
+# --- parsers --------------------------------------------------------------------------------------------------------
+
+def evr(epoch, version, release):
+    return "%s%s-%s" % ("" if epoch in ("0", "(none)", "") else "%s:" % epoch, version, release)
+
+
+def source_name(source_rpm):
+    """nvidia-driver out of nvidia-driver-580.95.05-1.el9.src.rpm."""
+    return re.sub(r"-[^-]+-[^-]+\.(no)?src\.rpm$", "", source_rpm)
+
+
+def parse_query(text, locks=()):
+    """Output of rpm in :data:`QUERY_FORMAT` -> ``{name: {...}}``; of several versions of a package the newest, others in ``more``."""
+    installed = {}
+    for line in text.splitlines():
+        parts = line.split("|")
+        if len(parts) != 7:
+            continue
+        name, epoch, version, release, arch, source, size = parts
+        full = evr(epoch, version, release)
+        have = installed.get(name)
+        if have and compare_rpm(have["version"], full) >= 0:
+            have["more"].append(full)
+            continue
+        installed[name] = {
+            "version": full, "source": source_name(source), "status": "installed", "hold": is_locked(locks, name, full, arch),
+            "size_kib": int(size or 0) // 1024, "installed": True, "ok": True, "architecture": arch, "more": have["more"] + [have["version"]] if have else [],
+        }
+    for name, have in installed.items():
+        if have["more"] and not INSTALL_ONLY.match(name):
+            have.update(ok=False, status="installed twice: %s" % ", ".join([have["version"]] + have["more"]))
+    return installed
+
+
+def parse_capability(text):
+    """``nvidia-kmod = 3:580.95.05`` -> ``("nvidia-kmod", "=", "3:580.95.05")``; the architecture in brackets is left out."""
+    words = text.split()
+    name = re.sub(r"\((x86-64|aarch-64|[a-z0-9_]+-(32|64))\)$", "", words[0])
+    return (name, words[1], words[2]) if len(words) == 3 else (name, None, None)
+
+
+def parse_index(text):
+    """Output of dnf repoquery in :data:`INDEX_FORMAT` -> ``{name: [record, ...]}``."""
+    index, record, kind = {}, None, None
+    for line in text.splitlines():
+        if line.startswith("=P="):
+            parts = line[3:].split("|")
+            record, kind = None, None
+            if len(parts) != 9:
+                continue
+            name, epoch, version, release, arch, repository, size, installed, source = parts
+            record = {
+                "name": name, "version": evr(epoch, version, release), "source": source_name(source), "architecture": arch, "relations": [], "depends": [],
+                "provides": [], "size": int(size or 0), "installed_kib": int(installed or 0) // 1024, "downloadable": True, "repository": repository,
+            }
+            known = index.setdefault(name, [])
+            if arch not in ("src", "i686") and record["version"] not in [item["version"] for item in known]:
+                known.append(record)
+            continue
+        if line[:3] in ("=R=", "=V="):
+            kind, line = line[1], line[3:]
+        if record is None or not line.strip() or line.startswith(("(", "rpmlib(", "/")):
+            continue
+        capability = parse_capability(line)
+        if kind == "R":
+            record["relations"].append([capability])
+            record["depends"].append([capability[0]])
+        elif kind == "V" and capability[0] != record["name"] and capability[0] not in record["provides"]:
+            record["provides"].append(capability[0])
+    return dict((name, records) for name, records in index.items() if records)
+
+
+def parse_transaction(text, installed=None):
+    """The table that dnf prints before it asks -> the transaction as data. Long names push the rest to the next line."""
+    transaction = nothing()
+    kind, pending = None, ""
+    for line in text.splitlines():
+        if re.match(r"^\S.*:$", line):
+            kind, pending = next((name for pattern, name in KINDS if re.match(pattern, line)), None), ""
+            continue
+        if re.match(r"^Transaction Summary", line):
+            break
+        replaced = re.match(r"^\s+replacing\s+(\S+)\.%s\s+(\S+)" % ARCHITECTURES, line)
+        if replaced:
+            transaction["remove"].append({"name": replaced.group(1), "version": replaced.group(2)})
+            continue
+        if kind is None or not line.startswith(" "):
+            kind = None if not line.strip() else kind
+            continue
+        pending += " " + line
+        row = re.match(r"^\s*(\S+)\s+%s\s+(\S+)\s+(@?\S+)\s+[0-9.]+( [kMGT])?\s*$" % ARCHITECTURES, pending)
+        if row:
+            add(transaction, kind, row.group(1), row.group(2), installed or {})
+            pending = ""
+    for items in transaction.values():
+        items.sort(key=lambda item: item["name"])
+    return transaction
+
+
+def add(transaction, kind, name, version, installed):
+    item = {"name": name, "version": version}
+    if kind not in ("install", "remove") and name in installed:
+        item["from"] = installed[name]["version"]
+    transaction[kind].append(item)
+
+
+def parse_download_size(text):
+    """Bytes that dnf says it would fetch; 0 when everything is on the machine."""
+    found = re.search(r"^Total download size: ([0-9.]+)(?: ([kMGT]))?\s*$", text, re.M)
+    return int(float(found.group(1)) * UNITS[found.group(2) or ""]) if found else 0
+
+
+def parse_streams(text, module):
+    """Names of a module's streams out of dnf module list."""
+    found = []
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) > 1 and words[0] == module and words[1] not in found:
+            found.append(words[1])
+    return found
+
+
+def parse_enabled(text, module):
+    """The enabled stream out of /etc/dnf/modules.d/<module>.module; None when none is."""
+    fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#"))
+    return (fields.get("stream") or None) if fields.get("state") == "enabled" and "[%s]" % module in text else None
+
+
+def parse_advisories(text):
+    """Output of dnf updateinfo list -> ``{name: [version, ...]}``."""
+    found = {}
+    for line in text.splitlines():
+        match = re.match(r"^\S+ +\S+ +(\S+)-([^-\s]+-[^-\s]+)\.%s$" % ARCHITECTURES, line.strip())
+        if match:
+            known = found.setdefault(match.group(1), [])
+            version = re.sub(r"^0:", "", match.group(2))
+            if version not in known:
+                known.append(version)
+    return found
+
+
+def lock_pattern(line):
+    """What a line of the lock list locks; None for comments and exclusions."""
+    line = line.split("#", 1)[0].strip()
+    return None if not line or line.startswith("!") else line
+
+
+def lock_name(line):
+    """The package of a line of the lock list."""
+    pattern = lock_pattern(line) or ""
+    found = re.match(r"^(.+?)-(?:[0-9]+:|\*:)[^-]+-.+$", pattern) or re.match(r"^(.+)-[^-]+-[^-]+$", pattern)
+    return found.group(1) if found else pattern or None
+
+
+def is_locked(locks, name, version, arch):
+    """Whether a package is locked at just this version."""
+    whole = "%s-%s.%s" % (name, version if ":" in version else "0:%s" % version, arch)
+    forms = (whole, whole.replace("-0:", "-", 1), name)
+    return any(fnmatch.fnmatchcase(form, pattern) for form in forms for pattern in locks)
+
+
+def render_locks(text, hold, unhold):
+    """The lock list with the versions of ``hold`` (``{name: version}``) and without any lock of ``unhold``; other lines stay."""
+    kept = [line for line in text.splitlines() if lock_name(line) not in hold and lock_name(line) not in unhold]
+    for name, version in sorted(hold.items()):
+        kept.append("%s-%s.*" % (name, version if ":" in version else "0:%s" % version))
+    return "".join("%s\n" % line for line in kept)
+
+
+def unmet(text):
+    """What dnf says it cannot satisfy."""
+    found = []
+    for line in text.splitlines():
+        match = re.match(r"^\s*(?:Problem(?: \d+)?: |- )(.*)$", line)
+        if match and match.group(1) not in found and match.group(1) != "conflicting requests":
+            found.append(match.group(1))
+        match = re.match(r"^Error: (Unable to find a match: .*)$", line)
+        if match:
+            found.append(match.group(1))
+    return found
+
+
+# --- the machine ----------------------------------------------------------------------------------------------------
+
+class DnfError(ManagerError):
+    """A command of dnf or rpm failed."""
+
+    ERRORS = ("Error: ", " Problem", "  - ")
+
+    @property
+    def packages(self):
+        return sorted(set(word for line in self.unmet for word in re.findall(r"(?:package|match:) (\S+-\S+)", line)))
+
+    @staticmethod
+    def find_unmet(out, err):
+        return unmet(out + "\n" + err)
+
+
+class Dnf(Manager):
+    """dnf and rpm of one machine."""
+
+    name = "dnf"
+    unattended_file = "/etc/dnf/automatic.conf"
+    error = DnfError
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.told = {}  # what dnf answered since the last change: asking takes it seconds
+
+    # reading
+
+    def lock_settings(self):
+        """The settings of the plugin that reads the locks; {} where it is not installed."""
+        text = files.read_text(self.path(LOCK_PLUGIN)) or ""
+        return dict((key.strip(), value.strip()) for key, sep, value in (line.partition("=") for line in text.splitlines()) if sep)
+
+    def lock_file(self):
+        return self.path(self.lock_settings().get("locklist") or LOCKS)
+
+    def hold_problem(self):
+        """Why a lock would hold nothing: a list that no plugin reads."""
+        settings = self.lock_settings()
+        if not settings:
+            return "dnf's plugin versionlock is not installed", "install python3-dnf-plugin-versionlock on the node, then run again"
+        if settings.get("enabled", "1").lower() in ("0", "false", "no"):
+            return "dnf's plugin versionlock is switched off", "set enabled = 1 in %s on the node, then run again" % LOCK_PLUGIN
+        return None
+
+    def locks(self):
+        return [pattern for pattern in map(lock_pattern, (files.read_text(self.lock_file()) or "").splitlines()) if pattern]
+
+    def installed(self):
+        return parse_query(self.run("rpm -qa", ["rpm", "-qa", "--qf", QUERY_FORMAT]), self.locks())
+
+    def index(self, name_pattern, also=()):
+        names = [] if name_pattern == NO_NAMES else self.query(["--queryformat", "%{name}"]).split()
+        wanted = sorted(set(name for name in names if re.search(name_pattern, name)) | set(also))
+        return parse_index(self.query(["--queryformat", INDEX_FORMAT] + wanted)) if wanted else {}
+
+    def query(self, arguments):
+        command = ["dnf", "-q", "--disableplugin=versionlock", "repoquery", "--available", "--showduplicates", "--disable-modular-filtering"]
+        return self.run("dnf repoquery", command + arguments, timeout=300)
+
+    def security(self, names):
+        """``{name: [versions]}`` of security advisories; None where the repositories publish none that dnf can read."""
+        rc, out, dummy = self.runner(["dnf", "-q", "--disableplugin=versionlock", "updateinfo", "list", "--security", "--updates"], 300)
+        return parse_advisories(out) if rc == 0 else None
+
+    def interrupted(self, installed):
+        """An rpm that was killed leaves old and new side by side."""
+        return [], sorted(name for name, have in installed.items() if not have["ok"])
+
+    def streams(self, module):
+        """The streams of a module; [] where the repositories have no such module."""
+        rc, out, dummy = self.runner(["dnf", "-q", "module", "list", module], 300)
+        return parse_streams(out, module) if rc == 0 else []
+
+    def enabled_stream(self, module):
+        return parse_enabled(files.read_text(self.path(MODULES, "%s.module" % module)) or "", module)
+
+    @staticmethod
+    def arguments(wanted, obsolete=(), stream=None):
+        return ([STREAM + stream] if stream else []) + ["%s-%s" % item for item in sorted(wanted.items())] + [REMOVE + name for name in obsolete]
+
+    @staticmethod
+    def fix_options(broken):
+        return []
+
+    def download_options(self, broken):
+        return [ALL]
+
+    def parts(self, words):
+        """``[(action, words)]`` whose archives have to be fetched: of what is installed already too, for a way back."""
+        have = set("%s-%s" % (name, item["version"]) for name, item in self.installed().items())
+        wanted = [word for word in words if not word.startswith(REMOVE)]
+        new, there = [word for word in wanted if word not in have], [word for word in wanted if word in have]
+        return [(action, part) for action, part in (("install", new), ("reinstall", there)) if part]
+
+    @staticmethod
+    def deferred_dkms_options():
+        """The packages' scripts find dkms by a path that rpm sets: they build for the running kernel in any case."""
+        return []
+
+    def simulate(self, arguments, action="install", options=()):
+        installed = self.installed()
+        stream, words = self.split(arguments)
+        transaction = parse_transaction(self.ask(words, action, self.unfiltered(stream) + list(options)), installed)
+        if stream:
+            module, name = stream.split(":", 1)
+            transaction["streams"] = {module: (self.enabled_stream(module), name)}
+        return transaction
+
+    def to_download(self, arguments, options=()):
+        stream, words = self.split(arguments)
+        chosen = self.unfiltered(stream) + list(options)
+        parts = self.parts(words) if ALL in options else [("install", words)]
+        sizes = [(action, parse_download_size(self.ask(part, action, [word for word in chosen if word != ALL]))) for action, part in parts]
+        return dict((action, size) for action, size in sizes if size)
+
+    @staticmethod
+    def split(arguments):
+        """``(stream or None, the other words)``."""
+        streams = [word[len(STREAM):] for word in arguments if word.startswith(STREAM)]
+        return (streams[0] if streams else None), [word for word in arguments if not word.startswith(STREAM)]
+
+    def unfiltered(self, stream):
+        """Options under which packages of a stream that is not enabled yet can be chosen: nothing is changed by looking."""
+        if not stream:
+            return []
+        if "repolist" not in self.told:
+            self.told["repolist"] = self.run("dnf repolist", ["dnf", "-q", "repolist", "--enabled"])
+        return ["--setopt=%s.module_hotfixes=1" % line.split()[0] for line in self.told["repolist"].splitlines()[1:] if line.strip()]
+
+    def ask(self, words, action, options):
+        """What dnf would do: it is told no."""
+        question = (tuple(words), action, tuple(options))
+        if question in self.told:
+            return self.told[question]
+        rc, out, err = self.transact("--assumeno", words, action, options, 600)
+        told_no = "Operation aborted." in err or "Operation aborted." in out
+        if rc not in (0, 1) or (rc == 1 and not told_no) or (not told_no and re.search(r"^(Error:|No match for argument)", err + "\n" + out, re.M)):
+            raise DnfError("the simulated transaction", rc, out, err)
+        self.told[question] = out
+        return out
+
+    def transact(self, answer, words, action, options, timeout):
+        """One transaction; removals beside installations need dnf's shell."""
+        if answer == "-y":
+            self.told = {}
+        wanted = [word for word in words if not word.startswith(REMOVE)]
+        gone = [word[len(REMOVE):] for word in words if word.startswith(REMOVE)]
+        command = ["dnf", answer] + list(INSTALL_OPTIONS) + list(options)
+        if not gone or not wanted:
+            return self.runner(command + ([action] + wanted if wanted else ["remove"] + gone), timeout)
+        with tempfile.NamedTemporaryFile("w", prefix="gpufleet-dnf-", suffix=".txt", encoding="utf-8") as script:
+            script.write("%s %s\nremove %s\nrun\n" % (action, " ".join(wanted), " ".join(gone)))
+            script.flush()
+            return self.runner(command + ["shell", script.name], timeout)
+
+    # acting
+
+    def configure(self):
+        """Remove the older one of what an interrupted run left twice, as that run would have; answers the error, if one.
+
+        It is rpm's to do: dnf remove --duplicates would upgrade every package that the newer one needs.
+        """
+        older = ["%s-%s" % (name, version.split(":", 1)[-1]) for name, have in sorted(self.installed().items()) if not have["ok"] for version in have["more"]]
+        rc, out, err = self.runner(["rpm", "-e", "--nodeps"] + older, self.timeout_s) if older else (0, "", "")
+        return None if rc == 0 else DnfError("rpm -e", rc, out, err)
+
+    def change(self, arguments, action="install", options=()):
+        stream, words = self.split(arguments)
+        before = self.switch(stream)
+        try:
+            rc, out, err = self.transact("-y", words, action, list(options), self.timeout_s)
+            if rc or re.search(r"^Error:", err, re.M):
+                raise DnfError("dnf %s" % action, rc, out, err)
+            return out
+        except BaseException:
+            if stream:
+                self.switch_back(stream, before)
+            raise
+
+    def switch(self, stream):
+        """Enable a module stream; answers the one that was enabled before."""
+        if not stream:
+            return None
+        module = stream.split(":", 1)[0]
+        before = self.enabled_stream(module)
+        try:
+            self.run("dnf module reset", ["dnf", "-y", "-q", "module", "reset", module], timeout=600)
+            self.run("dnf module enable", ["dnf", "-y", "-q", "module", "enable", stream], timeout=600)
+        except BaseException:
+            self.switch_back(stream, before)
+            raise
+        return before
+
+    def switch_back(self, stream, before):
+        module = stream.split(":", 1)[0]
+        self.runner(["dnf", "-y", "-q", "module", "reset", module], 600)
+        if before:
+            self.runner(["dnf", "-y", "-q", "module", "enable", "%s:%s" % (module, before)], 600)
+
+    def download(self, arguments, options=()):
+        stream, words = self.split(arguments)
+        chosen = self.unfiltered(stream) + ["--downloadonly"] + [word for word in options if word != ALL]
+        for action, part in self.parts(words):
+            rc, out, err = self.transact("-y", part, action, chosen, self.timeout_s)
+            if rc or re.search(r"^Error:", err, re.M):
+                raise DnfError("dnf %s --downloadonly" % action, rc, out, err)
+
+    def mark(self, action, names):
+        """Lock packages at the version they have, or lift their locks."""
+        if not names:
+            return
+        installed = self.installed()
+        path = self.lock_file()
+        text = files.read_text(path) or ""
+        hold = dict((name, installed[name]["version"]) for name in names if name in installed) if action == "hold" else {}
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        write_atomically(path, render_locks(text, hold, [] if action == "hold" else list(names)))
+
+    def forget(self, names):
+        """Take out the locks of packages that are gone, which would keep them from coming back."""
+        path = self.lock_file()
+        text = files.read_text(path)
+        if names and text is not None:
+            write_atomically(path, render_locks(text, {}, list(names)))
+
+    @staticmethod
+    def pin_content(table, resolved):
+        """Version locks are what keeps dnf to one driver; there is no file beside them."""
+        return None
+
+    @staticmethod
+    def unattended_content(text, exclude):
+        """The settings of dnf-automatic; where it is not installed there is nothing to write."""
+        return None if text is None else pins.render_automatic(text, exclude)

@@ -1,0 +1,118 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""Deciding which kernel module drives the GPUs of a node: by their PCI device ids, never by their names."""
+
+from __future__ import annotations
+
+from ._gpus import ARCHITECTURES, DEVICES, OPEN_SINCE
+from .packages import branch_of, refusal
+
+FLAVOURS = ("open", "proprietary")
+
+
+def architecture_of(device):
+    """The architecture of a PCI device id such as 0x2330; None when it is not known."""
+    try:
+        number = int(device, 16)
+    except (TypeError, ValueError):
+        return None
+    return next((name for first, last, name in DEVICES if first <= number <= last), None)
+
+
+def decide(pci, wanted, flavour="auto"):
+    """The flavour for these GPUs and this driver: ``{"flavour", "reason", "gpus", "refusals"}``.
+
+    ``pci`` are devices as ``_driver.pci`` reads them, or None when the bus cannot be read. ``flavour`` is auto, open or
+    proprietary; what was asked for is refused when a GPU cannot be driven by it, and auto when no flavour drives all.
+    """
+    gpus = [dict(item, architecture=architecture_of(item["device"])) for item in pci or []]
+    result = {"flavour": None if flavour == "auto" else flavour, "reason": "", "gpus": gpus, "refusals": []}
+    branch = branch_of(wanted)
+    if not branch.isdigit():
+        if flavour == "auto":
+            result["refusals"].append(unreadable(wanted, gpus))
+        return result
+    if flavour == "auto":
+        result.update(choose(gpus, pci is None, int(branch)))
+    else:
+        result["refusals"] += refuse(gpus, int(branch), flavour)
+        result["reason"] = "asked for"
+    return result
+
+
+def choose(gpus, unread, branch):
+    """The part of the answer that auto decides."""
+    unknown = [gpu for gpu in gpus if gpu["architecture"] is None]
+    if unread or not gpus or unknown:
+        return {"refusals": [undecidable(unread, unknown)]}
+    reasons = dict((flavour, refuse(gpus, branch, flavour)) for flavour in FLAVOURS)
+    possible = [flavour for flavour in FLAVOURS if not reasons[flavour]]
+    names = ", ".join(architectures(gpus))
+    if not possible:
+        return {"refusals": [neither(gpus, branch, reasons)]}
+    if len(possible) == 1:
+        other = "proprietary" if possible[0] == "open" else "open"
+        return {"flavour": possible[0], "reason": "%s: %s" % (names, reasons[other][0]["message"])}
+    flavour = "open" if branch >= OPEN_SINCE else "proprietary"
+    return {"flavour": flavour, "reason": "%s: both flavours drive it; the open one is recommended from branch %d on" % (names, OPEN_SINCE)}
+
+
+def architectures(gpus):
+    return sorted(set(gpu["architecture"] for gpu in gpus if gpu["architecture"]))
+
+
+def refuse(gpus, branch, flavour):
+    """Refusals of a flavour for these GPUs; of an architecture that is not known nothing is said."""
+    refusals = []
+    for architecture in architectures(gpus):
+        why = problem(architecture, branch, flavour)
+        if why:
+            found = ["%s (%s)" % (gpu["address"], gpu["device"]) for gpu in gpus if gpu["architecture"] == architecture]
+            refusals.append(refusal(
+                "impossible_flavour", [], "%s: %s" % (architecture, ", ".join(found)), why[1],
+                "The %s kernel module of branch %d does not drive %s GPUs (%s): %s." % (flavour, branch, architecture, ", ".join(found), why[0]), why[2]))
+    return refusals
+
+
+def problem(architecture, branch, flavour):
+    """``(reason, expected, next step)`` why a flavour of a branch does not drive an architecture; None when it does."""
+    known = ARCHITECTURES[architecture]
+    if flavour not in known:
+        other = next(iter(known))
+        return "it needs the %s one" % other, "flavour %s" % other, "use flavour %s or auto" % other
+    first, last = known[flavour]
+    if branch < first:
+        return "its first branch is %d" % first, "branch %d or later" % first, "ask for a driver of branch %d or later" % first
+    if last is not None and branch > last:
+        others = [name for name in known if name != flavour]
+        step = "use flavour %s" % others[0] if others else "stay on a driver of branch %d or earlier" % last
+        return "branch %d is the last one that does" % last, "branch %d or earlier" % last, step
+    return None
+
+
+def undecidable(unread, unknown):
+    if unread:
+        found = "the PCI bus cannot be read"
+    elif unknown:
+        found = "PCI device ids that are not known here: %s" % ", ".join(sorted(set(str(gpu["device"]) for gpu in unknown)))
+    else:
+        found = "no NVIDIA GPU on the PCI bus"
+    return refusal("unknown_gpu", [], found, "GPUs of a known architecture", "The flavour cannot be chosen by the GPUs: %s." % found,
+                   "set the flavour to open or proprietary")
+
+
+def unreadable(wanted, gpus):
+    return refusal("unknown_version", [], str(wanted), "a driver version such as 580.95.05", "%s is no driver version." % wanted,
+                   "ask for a driver version such as 580.95.05")
+
+
+def neither(gpus, branch, reasons):
+    why = " ".join(item["message"] for flavour in FLAVOURS for item in reasons[flavour])
+    listing = ", ".join(architectures(gpus))
+    return refusal("impossible_flavour", [], listing, "one flavour that drives every GPU",
+                   "No kernel module of branch %d drives all GPUs of this node: %s" % (branch, why.rstrip(".")) + ".",
+                   "ask for a driver branch that drives all of %s, or part them between nodes" % listing)

@@ -1,0 +1,127 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""Deciding whether a driver is new enough for the workloads of a node: the same for an upgrade and for a way back."""
+
+from __future__ import annotations
+
+import re
+
+from ._cuda_branches import BRANCHES
+from .packages import refusal
+from .versions import is_driver_version, upstream
+
+CONDITION = re.compile(r"^(cuda|driver|brand|arch)(>=|<=|!=|=|<|>)([A-Za-z0-9.]+)$")
+
+
+def numbers(version):
+    """(535, 54, 3) out of 535.54.03; None when it is no version."""
+    return tuple(int(part) for part in version.split(".")) if re.match(r"^[0-9]+(\.[0-9]+)*$", version) else None
+
+
+def compare(left, right):
+    """Parts that one of the two does not have are 0: 535.54.03 is above 535."""
+    length = max(len(left), len(right))
+    left, right = left + (0,) * (length - len(left)), right + (0,) * (length - len(right))
+    return (left > right) - (left < right)
+
+
+def cuda_of(version):
+    """``(CUDA version, exact)`` that a driver supports: of a branch newer than all that are known at least the newest."""
+    branch = int(version.split(".", 1)[0])
+    known = [(number, cuda) for number, cuda in BRANCHES if number <= branch]
+    if not known:
+        return None, False
+    return known[-1][1], branch < BRANCHES[-1][0] + 5
+
+
+def at_least(have, exact, wanted):
+    """Whether a CUDA version is reached: True, False or None when it cannot be told."""
+    if compare(numbers(have), numbers(wanted)) >= 0:
+        return True
+    return False if exact else None
+
+
+# --- NVIDIA_REQUIRE_* -----------------------------------------------------------------------------------------------
+
+def holds(condition, version, brands=None):
+    """One condition such as ``driver>=535``: True, False or None when it cannot be told here."""
+    found = CONDITION.match(condition)
+    if not found:
+        return None
+    what, operator, value = found.groups()
+    if what == "brand":
+        if not brands or operator not in ("=", "!="):
+            return None
+        return (value.lower() in [brand.lower() for brand in brands]) == (operator == "=")
+    wanted = numbers(value)
+    if what == "arch" or wanted is None:
+        return None
+    have, exact = (version, True) if what == "driver" else cuda_of(version)
+    if have is None:
+        return None
+    if what == "cuda" and not exact and compare(numbers(have), wanted) < 0:
+        return None  # a newer branch than all that are known: what it supports may be more
+    order = compare(numbers(have), wanted)
+    return {">=": order >= 0, "<=": order <= 0, "=": order == 0, "!=": order != 0, "<": order < 0, ">": order > 0}[operator]
+
+
+def every(values):
+    values = list(values)
+    return False if False in values else None if None in values else True
+
+
+def either(values):
+    values = list(values)
+    return True if True in values else None if None in values else False
+
+
+def satisfied(requirement, version, brands=None):
+    """A requirement as containers have it: alternatives apart by blanks, the conditions of each by commas."""
+    alternatives = requirement.split()
+    if not alternatives:
+        return True
+    return either(every(holds(condition, version, brands) for condition in alternative.split(",") if condition) for alternative in alternatives)
+
+
+# --- the floors -----------------------------------------------------------------------------------------------------
+
+def decide(wanted, floors):
+    """Refusals of a driver version for ``[{"workload", "driver", "cuda", "require", "brands"}]``; every floor is judged."""
+    version = upstream(wanted)
+    if not is_driver_version(version):
+        return []
+    refusals = []
+    for floor in floors:
+        for expected, verdict, found in judge(version, floor):
+            if verdict is not True:
+                refusals.append(below(version, floor["workload"], expected, verdict, found))
+    return refusals
+
+
+def judge(version, floor):
+    """``(what is expected, whether it is so, what there is)`` for each part of a floor."""
+    cuda, exact = cuda_of(version)
+    supports = "CUDA %s%s" % (cuda, "" if exact else " or newer") if cuda else "a CUDA version that is not known"
+    if floor.get("driver"):
+        least = numbers(floor["driver"])
+        yield "driver %s or newer" % floor["driver"], None if least is None else compare(numbers(version), least) >= 0, "driver %s" % version
+    if floor.get("cuda"):
+        least = numbers(floor["cuda"])
+        yield "CUDA %s or newer" % floor["cuda"], None if least is None or cuda is None else at_least(cuda, exact, floor["cuda"]), supports
+    for requirement in floor.get("require") or []:
+        yield requirement, satisfied(requirement, version, floor.get("brands")), "driver %s, %s" % (version, supports)
+
+
+def below(version, workload, expected, verdict, found):
+    if verdict is None:
+        return refusal(
+            "floor_unknown", [], found, expected,
+            "Whether driver %s is new enough for %s cannot be told: it requires %s." % (version, workload, expected),
+            "state the floor of %s as a driver version, or take the workload off the node" % workload)
+    return refusal(
+        "below_floor", [], found, expected, "Driver %s is too old for %s: it requires %s, found: %s." % (version, workload, expected, found),
+        "ask for a driver that satisfies it, or move %s to other nodes and take its floor away" % workload)

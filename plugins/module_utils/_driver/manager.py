@@ -1,0 +1,150 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""What every package manager here can do, and the part of it that is the same for all. No decision is made here.
+
+Beside what :class:`Manager` has, a manager answers:
+
+``installed()``
+    ``{name: {"version", "source", "status", "hold", "size_kib", "installed", "ok"}}``
+``index(name_pattern, also)``
+    ``{name: [{"version", "source", "relations", "provides", "size", "installed_kib", "downloadable", ...}]}``
+``security(names)``
+    ``{name: [versions that fix a vulnerability]}``, None when it cannot tell
+``interrupted(installed)``
+    ``(journal entries, packages that an interrupted run left half done)``
+``arguments(packages, obsolete)``
+    the words that ask for exactly these versions and for the removal of the obsolete ones
+``simulate(arguments, action, options)``
+    the transaction as data, see ``_driver.transaction``
+``to_download(arguments, options)``
+    ``{what: bytes}`` that is not on the machine yet
+``change(arguments, action, options)``, ``download(arguments, options)``, ``configure()``, ``mark(action, names)``
+    act: a transaction, its downloads, finishing an interrupted run, ``hold`` and ``unhold``
+``fix_options(broken)``, ``download_options(broken)``, ``deferred_dkms_options()``
+    options of these commands
+``pin_content(table, resolved)``
+    the file that keeps the manager to one driver; None where the holds do that
+``unattended_file``, ``unattended_content(text, exclude)``
+    the file that keeps unattended upgrades from the driver, and what should be in it; None when it should not be there
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+
+from . import files, kernels
+
+# As a pattern of names: none beside those that are named.
+NO_NAMES = "(?!)"
+
+
+def parse_os_release(text):
+    found = {}
+    for line in text.splitlines():
+        key, sep, value = line.strip().partition("=")
+        if sep and not key.startswith("#"):
+            found[key] = value.strip().strip("\"'")
+    return found
+
+
+def tail(text, lines=25):
+    return "\n".join(text.rstrip().splitlines()[-lines:])
+
+
+class ManagerError(Exception):
+    """A command of a package manager failed. ``output`` is the end of what it said, ``unmet`` what it cannot satisfy."""
+
+    ERRORS = ("E: ",)
+
+    def __init__(self, what, rc, out, err):
+        self.rc = rc
+        self.output = tail((out.rstrip() + "\n" + err).strip())
+        self.unmet = self.find_unmet(out, err)
+        lines = [line for line in self.output.splitlines() if line.startswith(self.ERRORS)] or self.output.splitlines()[-3:]
+        super().__init__("%s failed (exit status %s): %s" % (what, rc, " ".join(lines) or "it said nothing"))
+
+    @staticmethod
+    def find_unmet(out, err):
+        return []
+
+    @property
+    def packages(self):
+        return sorted(set(line.split(" ", 1)[0] for line in self.unmet))
+
+
+class Manager:
+    """The package manager of one machine. ``runner(argv, timeout)`` answers ``(rc, out, err)``."""
+
+    name = ""
+    unattended_file = None
+    error = ManagerError
+
+    def __init__(self, runner, root="/", lock_timeout_s=300, timeout_s=3600):
+        self.runner = runner
+        self.root = root
+        self.lock_timeout_s = lock_timeout_s
+        self.timeout_s = timeout_s
+
+    def path(self, *parts):
+        return files.under(self.root, *parts)
+
+    def run(self, what, argv, timeout=120, ok=(0,)):
+        rc, out, err = self.runner(list(argv), timeout)
+        if rc not in ok:
+            raise self.error(what, rc, out, err)
+        return out
+
+    def os_release(self):
+        return parse_os_release(files.read_text(self.path("/etc/os-release")) or "")
+
+    def initrd_bytes(self):
+        sizes = [os.stat(name).st_size for name in glob.glob(self.path("/boot/initrd.img-*")) + glob.glob(self.path("/boot/initramfs-*.img"))]
+        return max(sizes) if sizes else 0
+
+    def kernels(self):
+        return kernels.find_installed(self.root)
+
+    def streams(self, module):
+        """Names of the streams of a module, where the manager has such."""
+        return []
+
+    def hold_problem(self):
+        """``(why, next step)`` when a hold would hold nothing on this machine."""
+        return None
+
+    def forget(self, names):
+        """Holds of packages that are gone: nothing is left of them unless the manager keeps a list."""
+
+    def filesystems(self, paths):
+        """``{path: {"device", "free"}}`` for the nearest directory that exists; a path that cannot be read is left out."""
+        found = {}
+        for path in paths:
+            real = self.path(path)
+            while not os.path.isdir(real) and real != os.path.dirname(real):
+                real = os.path.dirname(real)
+            try:
+                stat = os.statvfs(real)
+                found[path] = {"device": os.stat(real).st_dev, "free": stat.f_bavail * stat.f_frsize}
+            except OSError:
+                continue
+        return found
+
+
+def write_atomically(path, content, mode=0o644):
+    """Write a file so that a reader sees the old one or the new one; an equal file is left alone."""
+    if files.read_text(path) == content and (os.stat(path).st_mode & 0o7777) == mode:
+        return False
+    temporary = "%s.%d.tmp" % (path, os.getpid())
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
+        handle.write(content)
+        handle.flush()
+        os.fchmod(handle.fileno(), mode)
+        os.fsync(handle.fileno())
+    os.replace(temporary, path)
+    return True

@@ -1,0 +1,36 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""What a driver needs of a node beside its packages. Pure."""
+
+from __future__ import annotations
+
+from .packages import refusal
+
+
+def decide(wanted, gpus, headers, header_package):
+    """Refusals of a node without what is WANTED (``gpu``, ``headers``).
+
+    ``gpus`` are those on the bus, None when it cannot be read; ``headers`` tells by kernel that can boot whether they are there;
+    ``header_package`` is what their package is called, with ``%s`` for the kernel.
+    """
+    refusals = []
+    if "gpu" in wanted and not gpus:
+        found = "the PCI bus cannot be read" if gpus is None else "none on the PCI bus"
+        refusals.append(refusal(
+            "no_gpu", [], found, "an NVIDIA GPU", "No NVIDIA GPU was found: %s." % found,
+            "look at the hardware, or leave gpu out of what is required"))
+    if "headers" in wanted and not headers:
+        refusals.append(refusal(
+            "no_kernel", [], "no kernel", "a kernel that can boot", "No kernel that can boot was found in /boot and /lib/modules.", "install one"))
+    missing = [kernel for kernel in headers if not headers[kernel]] if "headers" in wanted else []
+    if missing:
+        packages = [header_package % kernel for kernel in missing]
+        refusals.append(refusal(
+            "no_headers", packages, "no headers for %s" % ", ".join(missing), "headers for every kernel that can boot",
+            "The headers are missing for kernel %s, so that no module can be built for it." % ", ".join(missing),
+            "install %s, or remove the kernel" % " ".join(packages)))
+    return refusals

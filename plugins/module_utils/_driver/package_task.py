@@ -1,0 +1,42 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""One task of driver_packages: plan, refuse or act, and the result. ``module`` is the AnsibleModule it runs in."""
+
+from __future__ import annotations
+
+
+def tolerated(module, plan):
+    """Check mode on a node whose repository is not there yet: it cannot be known, which is no failure."""
+    if not module.check_mode or [item["id"] for item in plan["refusals"]] != ["unknown_version"]:
+        return False
+    return not module.params["repository_ready"] or not plan["resolved"]["available"]
+
+
+def refuse(module, plan, change):
+    words = " ".join("%s Next step: %s." % (item["message"], item["next_step"]) for item in plan["refusals"])
+    before = "Only an interrupted %s run was finished." % change.words["repair"] if change.actions else "Nothing was changed."
+    module.fail_json(msg="%s %s" % (before, words), changed=bool(change.actions), **change.answer(plan))
+
+
+def run(module, change, acting):
+    """Plan, then act unless told not to; answers the result."""
+    plan = change.plan()
+    if acting and module.params["state"] != "downloaded" and not plan["lacking"] and change.repair(plan):
+        plan = change.plan()
+    if plan["refusals"]:
+        if tolerated(module, plan):
+            return dict(change.answer(plan), changed=module.params["state"] != "resolved")
+        refuse(module, plan, change)
+    changed = change.would_change(plan) or bool(change.actions)
+    result = dict(change.answer(plan), changed=changed, diff=change.difference(plan, changed))
+    if not acting:
+        return dict(result, actions=change.foresee(plan), holds=change.holds(plan))
+    if changed:
+        change.act(plan)
+    installed = change.verify(plan)
+    change.record_holds(plan, installed)
+    return dict(result, actions=change.actions, holds=change.holds(plan, installed))

@@ -1,0 +1,201 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""Deciding whether a simulated transaction may be run, the same for every package manager.
+
+A transaction is ``{"install", "upgrade", "downgrade", "reinstall", "remove": [{"name", "version", ["from"]}]}`` and may have
+``"streams": {module: (old, new)}``. Nothing here reads or changes a machine.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ._sets import DKMS_BUILD_MIB, DKMS_MODULES_MIB, KERNEL_NAME_PATTERN
+from .packages import MIB, is_driver_package, refusal, source_of
+from .versions import upstream
+
+CHANGES = ("install", "upgrade", "downgrade", "reinstall")
+KINDS = CHANGES + ("remove",)
+
+# What the package managers call their own ways to look deeper.
+WORDS = {
+    "apt": {
+        "headers": "linux-headers-%s",
+        "conflict": "apt-get -s install with the resolved set", "policy": "apt-cache policy", "clean": "apt-get clean",
+        "cache": "/var/cache/apt/archives", "holds": "apt-mark showhold and apt-cache policy",
+        "repair": "dpkg", "finish": "dpkg --configure -a", "hold": "apt-mark",
+    },
+    "dnf": {
+        "headers": "kernel-devel-%s",
+        "conflict": "dnf --assumeno install with the resolved set", "policy": "dnf repoquery --showduplicates", "clean": "dnf clean packages",
+        "cache": "/var/cache/dnf", "holds": "dnf versionlock list and dnf repoquery --showduplicates",
+        "repair": "rpm", "finish": "rpm -e of the older version", "hold": "the version lock list",
+    },
+}
+
+
+def nothing():
+    return dict((kind, []) for kind in KINDS)
+
+
+def is_empty(transaction):
+    return not any(transaction[kind] for kind in KINDS) and not transaction.get("streams")
+
+
+def final_state(installed, transaction):
+    """``{name: version}`` as it would be after the transaction."""
+    state = dict((name, have["version"]) for name, have in installed.items() if have["installed"])
+    for item in transaction["remove"]:
+        state.pop(item["name"], None)
+    for kind in CHANGES:
+        for item in transaction[kind]:
+            state[item["name"]] = item["version"]
+    return state
+
+
+def decide(transaction, wanted, installed, index, removable=(), table=None):
+    """Refusals for a simulated transaction: ``[]`` when it may be run. ``wanted`` is ``{name: exact version}``."""
+    words = WORDS[table["package_manager"] if table else "apt"]
+    after = final_state(installed, transaction)
+    changed = [item for kind in CHANGES for item in transaction[kind]]
+    refusals = kernel_change(changed + transaction["remove"])
+    refusals += removal(transaction["remove"], wanted, removable, words)
+    refusals += held(changed + transaction["remove"], wanted, installed, removable, table)
+    refusals += mixed_set(after, wanted, installed, index, table)
+    refusals += not_exact(after, wanted, words)
+    return refusals
+
+
+def kernel_change(items):
+    kernel = sorted(set(item["name"] for item in items if re.match(KERNEL_NAME_PATTERN, item["name"])))
+    if not kernel:
+        return []
+    return [refusal(
+        "kernel_change", kernel, ", ".join(kernel), "no kernel package changes",
+        "The transaction would change kernel packages: %s. A driver change never changes the kernel." % ", ".join(kernel),
+        "bring the kernel and its headers to the wanted version in a step of their own, hold them, and run again")]
+
+
+def removal(items, wanted, removable, words):
+    removed = sorted(item["name"] for item in items if item["name"] not in removable and item["name"] not in wanted)
+    if not removed:
+        return []
+    return [refusal(
+        "removal", removed, "would be removed: %s" % ", ".join(removed), "nothing outside the driver is removed",
+        "The transaction would remove packages that are not the driver's: %s." % ", ".join(removed),
+        "find what conflicts with the driver (%s), or name the packages in allow_removal" % words["conflict"])]
+
+
+def held(items, wanted, installed, removable, table):
+    """Somebody else's holds: those of the driver's own packages are this change's to lift and put back."""
+    names = set(item["name"] for item in items if item["name"] not in wanted and item["name"] not in removable)
+    found = sorted(name for name in names if installed.get(name, {}).get("hold") and not re.match(KERNEL_NAME_PATTERN, name)
+                   and not is_driver_package(name, installed[name]["version"], installed[name]["source"], table))
+    if not found:
+        return []
+    return [refusal(
+        "held", found, "held: %s" % ", ".join(found), "no package that is held for another reason changes",
+        "The transaction would change packages that are held and not the driver's: %s." % ", ".join(found),
+        "lift the hold of %s if the change is meant, or choose a driver version that does without it" % ", ".join(found))]
+
+
+def mixed_set(after, wanted, installed, index, table):
+    mixed = dict((name, version) for name, version in after.items()
+                 if name not in wanted and is_driver_package(name, version, source_of(name, version, installed, index), table))
+    if not mixed or not wanted:
+        return []
+    listing = ", ".join("%s %s" % item for item in sorted(mixed.items()))
+    versions = sorted(set(upstream(version) for version in wanted.values()))
+    return [refusal(
+        "mixed_set", mixed, listing, ", ".join(versions),
+        "The transaction would leave driver packages that do not belong to the resolved set for %s: %s. "
+        "A transitional package or an alternative dependency brings them." % (", ".join(versions), listing),
+        "ask for the version these packages have, or remove the package that needs them")]
+
+
+def not_exact(after, wanted, words):
+    off = dict((name, after.get(name)) for name, version in wanted.items() if after.get(name) != version)
+    if not off:
+        return []
+    listing = ", ".join("%s %s (not %s)" % (name, off[name] or "absent", wanted[name]) for name in sorted(off))
+    return [refusal(
+        "not_exact", off, listing, "exactly the resolved versions",
+        "The transaction would not bring the resolved versions: %s." % listing,
+        "look at %s of these packages; a pin or a hold of another tool may be in the way" % words["policy"])]
+
+
+def differences(installed, wanted):
+    """Packages that are not installed, configured and at their version: ``{name: what is there}``."""
+    found = {}
+    for name, version in wanted.items():
+        have = installed.get(name)
+        if not have or not have["installed"]:
+            found[name] = "absent"
+        elif have["version"] != version:
+            found[name] = have["version"]
+        elif not have["ok"]:
+            found[name] = "%s (%s)" % (have["version"], have["status"])
+    return found
+
+
+# --- disk -----------------------------------------------------------------------------------------------------------
+
+def disk_needs(download_bytes, installed_delta_bytes, kernels, initrd_bytes, with_build=True, manager="apt"):
+    """Bytes a change needs below each path, generously: ``{path: bytes}``."""
+    builds = max(1, kernels) if with_build else 0
+    return {
+        WORDS[manager]["cache"]: max(0, download_bytes),
+        "/usr": max(0, installed_delta_bytes),
+        "/var/lib/dkms": builds * DKMS_BUILD_MIB * MIB,
+        "/lib/modules": builds * DKMS_MODULES_MIB * MIB,
+        "/boot": 2 * initrd_bytes if with_build else 0,
+    }
+
+
+def decide_disk(needs, filesystems, min_free_bytes, manager="apt"):
+    """``needs`` is ``{path: bytes}``, ``filesystems`` ``{path: {"device", "mount", "free"}}``; paths on one file system add up."""
+    refusals = []
+    grouped = {}
+    for path, need in needs.items():
+        if need <= 0:
+            continue
+        system = filesystems.get(path)
+        if system is None:
+            refusals.append(refusal("disk_unknown", [], path, "free space can be read", "The free space of %s cannot be read." % path,
+                                    "look at the file system of %s on the node" % path))
+            continue
+        group = grouped.setdefault(system["device"], {"need": 0, "paths": [], "free": system["free"]})
+        group["need"] += need
+        group["paths"].append(path)
+    for group in grouped.values():
+        if group["free"] - group["need"] < min_free_bytes:
+            paths = ", ".join(sorted(group["paths"]))
+            found = "%d MiB free" % (group["free"] // MIB)
+            expected = "%d MiB for the change and %d MiB left over" % (-(-group["need"] // MIB), min_free_bytes // MIB)
+            refusals.append(refusal(
+                "disk", [], found, expected,
+                "Not enough disk space on the file system of %s: %s, needed are %s." % (paths, found, expected),
+                "free space there (old kernels, %s), then run again" % WORDS[manager]["clean"]))
+    return refusals
+
+
+# --- in words -------------------------------------------------------------------------------------------------------
+
+def action_sentences(transaction):
+    """The transaction in words, one sentence per kind."""
+    sentences = ["switch module %s from stream %s to %s" % (name, old or "none", new) for name, (old, new) in sorted(transaction.get("streams", {}).items())]
+    for kind, verb in (("install", "install"), ("upgrade", "upgrade"), ("downgrade", "downgrade"), ("reinstall", "install again"), ("remove", "remove")):
+        items = transaction[kind]
+        if items:
+            sentences.append("%s %d packages: %s" % (verb, len(items), ", ".join(in_words(item) for item in items)))
+    return sentences
+
+
+def in_words(item):
+    if item.get("from") and item["from"] != item["version"]:
+        return "%s %s -> %s" % (item["name"], item["from"], item["version"])
+    return ("%s %s" % (item["name"], item["version"])).strip()

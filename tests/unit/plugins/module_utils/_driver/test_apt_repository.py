@@ -1,0 +1,161 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Changes of driver packages by the real apt and dpkg, from a repository of stub packages as Ubuntu's archive has them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import apt, transaction
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.package_change import PackageChange
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import repositories
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import stub_packages as stubs
+
+PIN = "/etc/apt/preferences.d/driver.pref"
+OPTIONS = dict(repositories.OPTIONS, version="580.178.04")
+NEW, OLD = "580.178.04-0ubuntu0.24.04.1", "580.173.02-0ubuntu0.24.04.1"
+MARK = "580-server"
+
+
+@pytest.fixture(name="built", scope="module")
+def _built(tmp_path_factory):
+    """The repository, once; every test gets a root directory of its own."""
+    archive = stubs.NOBLE + stubs.ubuntu_server("580", "580.173.02") + [stubs.package("old-tool", "1-1", "libnvidia-compute-580-server (= %s)" % OLD)]
+    return repositories.AptRoot(tmp_path_factory.mktemp("apt"), archive)
+
+
+@pytest.fixture(name="machine")
+def _machine(built):
+    machine = built.fresh()
+    yield machine
+    shutil.rmtree(str(machine.root))
+
+
+def change(machine, **options):
+    return PackageChange(apt.Apt(machine, root=str(machine.root)), dict(OPTIONS, **options))
+
+
+def run(machine, **options):
+    return repositories.carry_out(change(machine, **options))
+
+
+def installed(machine):
+    found = apt.Apt(machine, root=str(machine.root)).installed()
+    return dict((name, have["version"]) for name, have in found.items() if have["installed"])
+
+
+def kernel(machine, release):
+    (machine.root / "lib/modules" / release).mkdir(parents=True)
+    (machine.root / "boot").mkdir(exist_ok=True)
+    (machine.root / "boot" / ("vmlinuz-" + release)).write_bytes(b"")
+
+
+def candidates(machine, *names):
+    dummy, out, dummy = machine(["apt-cache", "policy"] + list(names))
+    return [line.split(": ", 1)[1] for line in out.splitlines() if line.startswith("  Candidate: ")]
+
+
+def test_install_downgrade_other_flavour_and_other_branch(machine):
+    """Each way the whole set moves at once, with its pin and its holds, and a second run has nothing to do."""
+    run(machine, components=["fabricmanager"])
+    assert installed(machine)["nvidia-fabricmanager-580"] == installed(machine)["nvidia-dkms-580-server-open"] == NEW
+    again = change(machine)
+    assert not again.would_change(again.plan())
+
+    plan = run(machine, version="580.173.02")
+    assert installed(machine)["libnvidia-compute-580-server"] == installed(machine)["nvidia-fabricmanager-580"] == OLD
+    assert plan["resolved"]["obsolete"] == ["nvidia-firmware-580-server-580.178.04"]
+
+    run(machine, flavour="proprietary")
+    assert "nvidia-dkms-580-server-open" not in installed(machine) and installed(machine)["nvidia-dkms-580-server"] == NEW
+
+    run(machine, version="595.91.07")
+    assert not [name for name in installed(machine) if "580" in name]
+    assert installed(machine)["nvidia-fabricmanager-595"] == "595.91.07-0ubuntu0.24.04.1"
+
+    run(machine, state="absent")
+    assert set(installed(machine)) == {"dkms"} and not (machine.root / PIN.lstrip("/")).exists()
+
+
+def test_unattended_upgrades_are_kept_away_and_let_in_again(machine):
+    """As apt itself reads the file."""
+    path = machine.root / "etc/apt/apt.conf.d/53gpufleet-nvidia-driver"
+    path.parent.mkdir()
+    run(machine, exclude_unattended=True)
+    dummy, out, dummy = repositories.call(["apt-config", "-c", str(path), "dump", "Unattended-Upgrade::Package-Blacklist"])
+    patterns = re.findall(r'Package-Blacklist:: "(.*)";', out)
+    names = [item["name"] for item in stubs.NOBLE if "nvidia" in item["name"]]
+    assert [name for name in names if not any(re.match(pattern, name) for pattern in patterns)] == []
+    assert not any(re.match(pattern, name) for pattern in patterns for name in ("nvidia-container-toolkit", "nvidia-modprobe", "linux-image-generic", "dkms"))
+    again = change(machine, exclude_unattended=True)
+    assert not again.would_change(again.plan())
+    run(machine, exclude_unattended=False)
+    assert not path.exists()
+
+
+def test_the_pin_leaves_no_other_candidate(machine):
+    names = ["nvidia-utils-580-server", "nvidia-utils-595-server", "nvidia-headless-570-server", "nvidia-fabricmanager-595", "nvidia-dkms-580-server-open"]
+    assert "(none)" not in candidates(machine, *names)
+    run(machine, version="580.173.02")
+    assert candidates(machine, *names) == [OLD, "(none)", "(none)", "(none)", OLD]
+
+
+def test_the_pin_of_prebuilt_modules(machine):
+    kernel(machine, stubs.KERNEL)
+    machine.install("linux-image-" + stubs.KERNEL)
+    run(machine, kernel_module="prebuilt")
+    modules = "linux-modules-nvidia-580-server-open-" + stubs.KERNEL
+    assert installed(machine)[modules] == "6.8.0-149.149+1" and "dkms" not in installed(machine)
+    assert candidates(machine, modules, "linux-modules-nvidia-580-server-open-" + stubs.OLD_KERNEL) == ["6.8.0-149.149+1", "(none)"]
+    again = change(machine, kernel_module="prebuilt")
+    assert not again.would_change(again.plan())
+
+
+def test_a_kernel_that_a_prebuilt_module_would_bring_is_refused(machine):
+    """The module of a kernel that is on the disk and not in the package list: its package comes with the module."""
+    kernel(machine, stubs.KERNEL)
+    refusal, = change(machine, kernel_module="prebuilt").plan()["refusals"]
+    assert (refusal["id"], refusal["packages"]) == ("kernel_change", ["linux-image-" + stubs.KERNEL])
+
+
+def test_the_transitional_trap(machine):
+    """What apt itself would do for branch 570, and that it is refused twice: when resolved, and when simulated."""
+    resolved, = change(machine, version="570.211.01", flavour="proprietary").plan()["refusals"]
+    assert resolved["id"] == "transitional" and installed(machine) == {}
+    manager = apt.Apt(machine, root=str(machine.root))
+    index = manager.index("nvidia")
+    asked = {"nvidia-headless-570-server": "570.211.01-0ubuntu0.24.04.2"}
+    simulated = manager.simulate(manager.arguments(asked))
+    brought = dict((item["name"], item["version"]) for item in simulated["install"])
+    assert brought["nvidia-dkms-580-server"] == brought["libnvidia-compute-580-server"] == NEW
+    table = change(machine).plan()["table"]
+    refusal, = transaction.decide(simulated, asked, {}, index, [], table)
+    assert refusal["id"] == "mixed_set" and set(refusal["packages"]) == set(brought) - set(asked) - {"dkms"}
+
+
+def test_a_removal_outside_the_set_is_refused(machine):
+    run(machine, version="580.173.02", hold=None, pin=None)
+    machine.install("old-tool")
+    refusal, = change(machine).plan()["refusals"]
+    assert (refusal["id"], refusal["packages"]) == ("removal", ["old-tool"])
+    assert change(machine, allow_removal=["old-tool"]).plan()["refusals"] == []
+
+
+def test_somebody_elses_hold_is_not_run_over(machine):
+    """apt itself finds no way then: it would change what is held, and is not allowed to remove it."""
+    run(machine, version="580.173.02", hold=None, pin=None)
+    machine.install("old-tool")
+    machine(["apt-mark", "hold", "old-tool"])
+    assert [item["id"] for item in change(machine).plan()["refusals"]] == ["no_solution"]
+
+
+def test_downloads_are_kept_and_counted_once(machine):
+    archive = machine.root / "var/cache/apt/archives"
+    assert change(machine).plan()["download_bytes"] > 0
+    run(machine, state="downloaded")
+    assert installed(machine) == {} and not change(machine, state="downloaded").plan()["download_bytes"], list(archive.iterdir())

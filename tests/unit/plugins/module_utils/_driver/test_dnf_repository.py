@@ -1,0 +1,273 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Changes of driver packages by the real dnf and rpm, from a repository of stub packages."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import shutil
+import threading
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import dnf, transaction
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.package_change import ChangeFailed, PackageChange
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import repositories
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import stub_packages as stubs
+
+OPTIONS = dict(repositories.OPTIONS, version="580.95.05")
+OLD, NEW = "3:575.57.08-1.el9", "3:580.95.05-1.el9"
+SET = {"kmod-nvidia-open-dkms", "libnvidia-cfg", "libnvidia-ml", "nvidia-driver-cuda", "nvidia-driver-cuda-libs", "nvidia-kmod-common", "nvidia-modprobe",
+       "nvidia-persistenced"}
+KERNEL, NEWER_KERNEL = "5.14.0-503.22.1.el9_5", "5.14.0-570.1.1.el9_6"
+
+
+def archive():
+    new, old = stubs.redhat("580.95.05", prebuilt_for=[stubs.EL_KERNEL]), stubs.redhat("575.57.08")
+    others = [
+        stubs.package("kernel-core", KERNEL), stubs.package("kernel-core", NEWER_KERNEL),
+        stubs.package("old-tool", "1-1.el9", "libnvidia-ml (= 3:575.57.08)"), stubs.package("glue", "1-1.el9"), stubs.package("glue", "2-1.el9"),
+        stubs.package("nvidia-settings", NEW, "glue (>= 2)"), stubs.package("nvidia-xconfig", NEW, "kernel-core (>= 5.14.0-570)"),
+    ]
+
+    def stream(name, packages, without, profile):
+        kept = [item for item in packages if not any(word in item["name"] for word in without)]
+        return repositories.module_document("nvidia-driver", name, kept, profile)
+
+    streams = [stream("580-open", new, ["latest"], "nvidia-open"), stream("580-dkms", new, ["open"], "nvidia-driver-cuda"),
+               stream("580", new, ["dkms", "open"], "libnvidia-ml"), stream("575-open", old, ["latest"], "nvidia-open")]
+    return stubs.EL_BASE + new + old + others, streams
+
+
+@pytest.fixture(name="built", scope="module")
+def _built(tmp_path_factory):
+    """The repository, once; every test gets a root directory of its own."""
+    base = tmp_path_factory.mktemp("rpm")
+    packages, streams = archive()
+    return repositories.DnfRoot(base, packages, streams)
+
+
+@pytest.fixture(name="machine")
+def _machine(built):
+    machine = built.fresh()
+    yield machine
+    shutil.rmtree(str(machine.root))
+
+
+def change(machine, **options):
+    return PackageChange(dnf.Dnf(machine, root=str(machine.root)), dict(OPTIONS, **options))
+
+
+def run(machine, **options):
+    return repositories.carry_out(change(machine, **options))
+
+
+def versions(machine):
+    found = dnf.Dnf(machine, root=str(machine.root)).installed()
+    return dict((name, have["version"]) for name, have in found.items())
+
+
+def stream(machine):
+    return dnf.Dnf(machine, root=str(machine.root)).enabled_stream("nvidia-driver")
+
+
+def test_install_upgrade_other_flavour_and_back(machine):
+    """Locks, epochs and streams go along, each way, and a second run has nothing to do."""
+    plan = run(machine, version="575.57.08", components=["fabricmanager"])
+    assert plan["transaction"]["streams"] == {"nvidia-driver": (None, "575-open")} and len(plan["transaction"]["install"]) == 10
+    assert set(versions(machine)) == SET | {"dkms", "nvidia-fabricmanager"} and stream(machine) == "575-open"
+    locks = machine.locks.read_text(encoding="utf-8")
+    assert "nvidia-driver-cuda-%s.*\n" % OLD in locks and "nvidia-fabricmanager-0:575.57.08-1.*\n" in locks and "dkms" not in locks.replace("-dkms-", "")
+    assert not change(machine, version="575.57.08").would_change(change(machine, version="575.57.08").plan())
+
+    plan = run(machine)
+    assert plan["transaction"]["streams"] == {"nvidia-driver": ("575-open", "580-open")} and len(plan["transaction"]["upgrade"]) == 9
+    assert versions(machine)["nvidia-fabricmanager"] == "580.95.05-1" and versions(machine)["nvidia-modprobe"] == NEW
+    assert "575" not in machine.locks.read_text(encoding="utf-8") and stream(machine) == "580-open"
+
+    plan = run(machine, flavour="proprietary")
+    assert (plan["resolved"]["obsolete"], stream(machine)) == (["kmod-nvidia-open-dkms"], "580-dkms")
+    assert "kmod-nvidia-open-dkms" not in versions(machine) and versions(machine)["kmod-nvidia-latest-dkms"] == NEW
+    assert "kmod-nvidia-open-dkms" not in machine.locks.read_text(encoding="utf-8")
+
+    plan = run(machine, version="575.57.08")
+    assert len(plan["transaction"]["downgrade"]) == 8 and stream(machine) == "575-open"
+    assert versions(machine)["kmod-nvidia-open-dkms"] == OLD and "580" not in machine.locks.read_text(encoding="utf-8")
+
+    run(machine, state="absent")
+    assert set(versions(machine)) == {"dkms"} and machine.locks.read_text(encoding="utf-8") == ""
+
+
+def test_the_lock_keeps_dnf_from_upgrading(machine):
+    run(machine, version="575.57.08")
+    machine(["dnf", "-y", "module", "reset", "nvidia-driver"])
+    for pinned, expected in ((True, OLD), (False, NEW)):
+        if not pinned:
+            machine.locks.write_text("", encoding="utf-8")
+        machine(["dnf", "-y", "-q", "--setopt=cuda-rhel9-x86_64.module_hotfixes=1", "upgrade"])
+        assert versions(machine)["libnvidia-ml"] == expected
+
+
+def test_the_obvious_packages_alone_would_mix_versions(machine):
+    """nvidia-kmod-common needs nvidia-modprobe of any version: dnf takes the newest of all branches."""
+    manager = dnf.Dnf(machine, root=str(machine.root))
+    plan = change(machine, version="575.57.08").plan()
+    asked = dict((name, version) for name, version in plan["resolved"]["packages"].items() if name != "nvidia-modprobe")
+    arguments = manager.arguments(asked, [], "nvidia-driver:575-open")
+    simulated = manager.simulate(arguments)
+    refusal, = transaction.decide(simulated, asked, {}, plan["index"], [], plan["table"])
+    assert (refusal["id"], refusal["packages"]) == ("mixed_set", ["nvidia-modprobe"]) and NEW in refusal["found"]
+
+
+def test_dnf_automatic_is_kept_away_where_it_is_installed(machine):
+    path = machine.root / "etc/dnf/automatic.conf"
+    run(machine, exclude_unattended=True)
+    assert not path.exists()
+    path.write_text("[base]\nexcludepkgs = mine\n", encoding="utf-8")
+    run(machine, exclude_unattended=True)
+    assert "excludepkgs = mine, cuda-drivers*, kmod-nvidia-*" in path.read_text(encoding="utf-8")
+    run(machine, exclude_unattended=False)
+    assert path.read_text(encoding="utf-8") == "[base]\nexcludepkgs = mine\n"
+
+
+def test_prebuilt_modules(machine):
+    kernels = machine.root / "lib/modules" / stubs.EL_KERNEL
+    kernels.mkdir(parents=True)
+    (kernels / "vmlinuz").write_bytes(b"")
+    plan = run(machine, flavour="proprietary", kernel_module="prebuilt")
+    assert versions(machine)["kmod-nvidia-580.95.05-5.14.0-503.22.1"] == "3:580.95.05-3.el9_5" and "dkms" not in versions(machine)
+    assert plan["resolved"]["stream"] == "nvidia-driver:580" and plan["resolved"]["trees"] == {} and plan["disk"]["/var/lib/dkms"] == 0
+    assert run(machine, flavour="open")["resolved"]["obsolete"] == ["kmod-nvidia-580.95.05-5.14.0-503.22.1"]
+    assert "kmod-nvidia-580.95.05-5.14.0-503.22.1" not in versions(machine)
+
+
+@pytest.mark.parametrize("installed,extra,ident,packages", [
+    (["old-tool"], [], "removal", ["old-tool"]),
+    (["kernel-core-" + KERNEL], ["nvidia-xconfig"], "kernel_change", ["kernel-core"]),
+])
+def test_what_a_simulated_transaction_is_refused_for(machine, installed, extra, ident, packages):
+    run(machine, version="575.57.08", hold=None)
+    machine.install(*installed)
+    plan = change(machine, extra_packages=extra).plan()
+    refusal, = plan["refusals"]
+    assert (refusal["id"], refusal["packages"]) == (ident, packages)
+    assert versions(machine)["libnvidia-ml"] == OLD and stream(machine) == "575-open"
+
+
+def test_somebody_elses_lock_is_not_run_over(machine):
+    machine.install("glue-1-1.el9")
+    machine.locks.write_text("glue-0:1-1.el9.*\n", encoding="utf-8")
+    refusal, = change(machine, extra_packages=["nvidia-settings"]).plan()["refusals"]
+    assert (refusal["id"], refusal["packages"]) == ("held", ["glue"])
+    machine.locks.write_text("", encoding="utf-8")
+    assert change(machine, extra_packages=["nvidia-settings"]).plan()["refusals"] == []
+
+
+@pytest.mark.parametrize("settings,step", [
+    (None, "install python3-dnf-plugin-versionlock"), ("[main]\nenabled=0\n", "set enabled = 1 in /etc/dnf/plugins/versionlock.conf")])
+def test_a_lock_that_nothing_reads_is_refused(machine, settings, step):
+    path = machine.root / "etc/dnf/plugins/versionlock.conf"
+    path.unlink()
+    if settings:
+        path.write_text(settings, encoding="utf-8")
+    refusal, = change(machine).plan()["refusals"]
+    assert refusal["id"] == "no_hold" and step in refusal["next_step"]
+    assert change(machine, hold=None).plan()["refusals"] == [] and change(machine, state="resolved").plan()["refusals"] == []
+
+
+def test_the_lock_list_may_lie_elsewhere(machine):
+    (machine.root / "etc/dnf/plugins/versionlock.conf").write_text("[main]\nlocklist = /etc/elsewhere.list\n", encoding="utf-8")
+    manager = dnf.Dnf(machine, root=str(machine.root))
+    machine.install("glue-1-1.el9")
+    manager.mark("hold", ["glue"])
+    assert (machine.root / "etc/elsewhere.list").read_text(encoding="utf-8") == "glue-0:1-1.el9.*\n" and manager.installed()["glue"]["hold"]
+    manager.mark("unhold", ["glue"])
+    assert not manager.installed()["glue"]["hold"] and machine.locks.read_text(encoding="utf-8") == ""
+
+
+def test_a_branch_without_a_stream(machine):
+    refusal, = change(machine, version="575.57.08", flavour="proprietary").plan()["refusals"]
+    assert refusal["id"] == "no_stream" and "575-open" in refusal["found"] and refusal["expected"] == "575-dkms"
+
+
+def test_unknown_version_lists_every_stream(machine):
+    refusal, = change(machine, version="999.1.1").plan()["refusals"]
+    assert refusal["id"] == "unknown_version" and refusal["found"] == "available: %s, %s" % (NEW, OLD)
+
+
+def test_a_failed_transaction_puts_the_stream_and_the_locks_back(machine):
+    run(machine, version="575.57.08")
+    locks = machine.locks.read_text(encoding="utf-8")
+    changing = change(machine)
+    plan = changing.plan()
+    machine.broken = "libnvidia-ml-580.95.05-1.el9.x86_64.rpm"
+    with pytest.raises(ChangeFailed) as failed:
+        changing.act(plan)
+    assert "dnf install failed" in str(failed.value) and failed.value.details["output"]
+    assert stream(machine) == "575-open" and set(versions(machine)[name] for name in SET) == {OLD}
+    assert machine.locks.read_text(encoding="utf-8") == locks
+
+
+def test_packages_that_an_interrupted_run_left_twice(machine):
+    run(machine, version="575.57.08", hold=None)
+    machine(["rpm", "-i", "--justdb", "--nodeps", "--force", "--oldpackage", str(machine.repository / "libnvidia-ml-580.95.05-1.el9.x86_64.rpm")])
+    changing = change(machine, hold=None)
+    plan = changing.plan()
+    assert plan["broken"] == ["libnvidia-ml"]
+    assert changing.repair(plan) and changing.repaired and "interrupted rpm run" in changing.actions[0]
+    assert change(machine, hold=None).plan()["broken"] == []
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format, *args):
+        """Nothing: what dnf asks for is no output of a test."""
+
+
+@pytest.fixture(name="served")
+def _served(machine):
+    """The repository over HTTP on this machine, where downloads are downloads."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(machine.repository)))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    machine.move("http://127.0.0.1:%d" % server.server_address[1])
+    yield machine
+    server.shutdown()
+    server.server_close()
+    thread.join(10)
+
+
+def test_downloads_are_kept_and_counted_once_and_the_way_back_too(served):
+    """Before the change the archives of the new set; and those of the set that is there."""
+    plan = change(served, version="575.57.08", state="downloaded").plan()
+    assert plan["download_bytes"] > 0 and plan["disk"]["/var/cache/dnf"] == plan["download_bytes"] and plan["refusals"] == []
+    run(served, version="575.57.08", state="downloaded")
+    assert versions(served) == {} and change(served, version="575.57.08").plan()["download_bytes"] == 0
+    run(served, version="575.57.08")
+    again = change(served, version="575.57.08", state="downloaded")
+    assert not again.would_change(again.plan())
+    shutil.rmtree(str(served.root / "var/cache/dnf"))
+    back = change(served, version="575.57.08", state="downloaded")
+    assert back.would_change(back.plan())
+    run(served, version="575.57.08", state="downloaded")
+    archives = [path.name for path in (served.root / "var/cache/dnf").glob("*/packages/*.rpm")]
+    assert "kmod-nvidia-open-dkms-575.57.08-1.el9.x86_64.rpm" in archives
+
+
+def test_no_disk_space_is_refused(machine):
+    refusal, = change(machine, min_free_mib=2 ** 40).plan()["refusals"]
+    assert refusal["id"] == "disk" and "dnf clean packages" in refusal["next_step"]
+
+
+def test_a_repository_without_modules(tmp_path):
+    """EL 10, or a mirror that lost them: the versions and the locks do alone."""
+    new = stubs.redhat("580.95.05")
+    machine = repositories.DnfRoot(
+        tmp_path, stubs.EL_BASE + new + stubs.redhat("575.57.08"), updateinfo=repositories.advisory(stubs.named(new, "libnvidia-ml", "nvidia-imex")))
+    plan = run(machine, version="575.57.08")
+    assert plan["resolved"]["stream"] is None and "streams" not in plan["transaction"] and SET <= set(versions(machine))
+    rows = dict((row["package"], row) for row in change(machine, version="575.57.08").holds(change(machine, version="575.57.08").plan()))
+    assert set(rows) == SET and rows["libnvidia-ml"]["newer"] == rows["libnvidia-ml"]["security"] == [NEW]
+    assert (rows["libnvidia-cfg"]["newer"], rows["libnvidia-cfg"]["security"]) == ([NEW], [])

@@ -1,0 +1,107 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The one decider of simulated transactions, by each package manager's words."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import packages, transaction
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import stub_packages as stubs
+
+NOBLE = packages.table_for({"ID": "ubuntu", "VERSION_ID": "24.04"})
+ROCKY = packages.table_for({"ID": "rocky", "VERSION_ID": "9.6"})
+DEB, RPM, OLD_RPM = "580.178.04-0ubuntu0.24.04.1", "3:580.95.05-1.el9", "3:575.57.08-1.el9"
+SETS = {
+    "apt": (NOBLE, {"libnvidia-compute-580-server": DEB, "nvidia-utils-580-server": DEB}),
+    "dnf": (ROCKY, {"libnvidia-ml": RPM, "nvidia-modprobe": RPM}),
+}
+
+
+def item(name, version, before=None):
+    return dict({"name": name, "version": version}, **({"from": before} if before else {}))
+
+
+def decide(manager, removable=(), have=(), **kinds):
+    table, wanted = SETS[manager]
+    simulated = dict(transaction.nothing(), install=[item(*pair) for pair in wanted.items()])
+    for kind, items in kinds.items():
+        simulated[kind] = simulated[kind] + items
+    return transaction.decide(simulated, wanted, dict(have), {}, removable, table)
+
+
+@pytest.mark.parametrize("manager", ["apt", "dnf"])
+def test_the_set_and_what_it_needs(manager):
+    assert decide(manager, install=[item("dkms", "3.0-1"), item("gcc", "12-1"), item("kernel-headers", "5.14-1"), item("elfutils-libelf-devel", "1-1")]) == []
+
+
+@pytest.mark.parametrize("manager,name,change", [
+    ("apt", "linux-image-6.8.0-150-generic", True), ("apt", "linux-headers-6.8.0-150-generic", True), ("apt", "linux-generic", True),
+    ("apt", "linux-modules-extra-6.8.0-150-generic", True), ("apt", "linux-image-generic-hwe-24.04", True), ("apt", "linux-signed-image-x", True),
+    ("apt", "linux-libc-dev", False), ("apt", "linux-firmware", False), ("apt", "linux-base", False),
+    ("dnf", "kernel", True), ("dnf", "kernel-core", True), ("dnf", "kernel-modules-core", True), ("dnf", "kernel-devel-matched", True),
+    ("dnf", "kernel-devel", True), ("dnf", "kernel-rt-core", True), ("dnf", "kernel-64k-modules-extra", True), ("dnf", "kernel-modules-extra", True),
+    ("dnf", "kernel-headers", False), ("dnf", "kernel-tools", False), ("dnf", "kernel-srpm-macros", False), ("dnf", "kernelshark", False),
+])
+@pytest.mark.parametrize("kind", ["install", "upgrade", "downgrade", "reinstall", "remove"])
+def test_kernel_packages(manager, name, change, kind):
+    refusals = decide(manager, removable=[name], **{kind: [item(name, "1-1")]})
+    assert [(entry["id"], entry["packages"]) for entry in refusals] == ([("kernel_change", [name])] if change else [])
+
+
+@pytest.mark.parametrize("manager,name,version,mixed", [
+    ("apt", "nvidia-dkms-595-server", "595.91.07-0ubuntu0.24.04.1", True), ("apt", "libnvidia-decode-580-server", "580.173.02-0ubuntu0.24.04.1", True),
+    ("apt", "linux-modules-nvidia-570-generic", "6.8.0-149.149", True), ("apt", "linux-objects-nvidia-570-server-6.8.0-149-generic", "6.8.0-149.149+1", True),
+    ("apt", "nvidia-fabricmanager-570", "570.211.01-0ubuntu0.24.04.1", True), ("apt", "nvidia-driver-570", "570.211.01-0ubuntu0.24.04.1", True),
+    ("apt", "nvidia-container-toolkit", "1.17.8-1", False), ("apt", "nvidia-prime", "0.8.17.1", False), ("apt", "nvidia-settings", "510.47.03-0ubuntu4", False),
+    ("dnf", "nvidia-persistenced", OLD_RPM, True), ("dnf", "nvidia-fabricmanager", "575.57.08-1", True), ("dnf", "kmod-nvidia-open-dkms", OLD_RPM, True),
+    ("dnf", "kmod-nvidia-575.57.08-5.14.0-503.22.1", "3:575.57.08-3.el9_5", True), ("dnf", "nvidia-settings", OLD_RPM, True),
+    ("dnf", "nvidia-container-toolkit", "1.17.8-1", False), ("dnf", "libnvidia-container1", "1.17.8-1", False), ("dnf", "nvidia-gds", "12.9.1-1", False),
+])
+def test_another_driver_beside_the_set(manager, name, version, mixed):
+    brought = decide(manager, install=[item(name, version)])
+    there = decide(manager, have=[(name, dict(stubs.installed([stubs.package(name, version)])[name]))])
+    for refusals in (brought, there):
+        assert [(entry["id"], entry["packages"]) for entry in refusals] == ([("mixed_set", [name])] if mixed else [])
+
+
+@pytest.mark.parametrize("manager,words", [("apt", "apt-get -s install"), ("dnf", "dnf --assumeno install")])
+def test_removals(manager, words):
+    refusal, = decide(manager, remove=[item("slurm", "1-1")])
+    assert (refusal["id"], refusal["packages"]) == ("removal", ["slurm"]) and words in refusal["next_step"]
+    assert decide(manager, removable=["slurm"], remove=[item("slurm", "1-1")]) == []
+
+
+@pytest.mark.parametrize("manager,name,version,held", [
+    ("apt", "slurmd", "23.11.4-1", True), ("dnf", "slurm", "23.11.4-1", True), ("apt", "nvidia-utils-580-server", "580.173.02-0ubuntu0.24.04.1", False),
+    ("dnf", "libnvidia-ml", OLD_RPM, False)])
+def test_holds_of_others(manager, name, version, held):
+    have = stubs.installed([stubs.package(name, version)], hold=True)
+    wanted = SETS[manager][1]
+    change = [] if name in wanted else [item(name, "99-1", version)]
+    refusals = decide(manager, have=have.items(), upgrade=change)
+    assert [(entry["id"], entry["packages"]) for entry in refusals] == ([("held", [name])] if held else [])
+    assert decide(manager, removable=[name], have=have.items(), upgrade=change) == []
+
+
+@pytest.mark.parametrize("manager,words", [("apt", "apt-cache policy"), ("dnf", "dnf repoquery")])
+def test_a_transaction_that_does_not_reach_the_set(manager, words):
+    table, wanted = SETS[manager]
+    refusal, = transaction.decide(transaction.nothing(), wanted, {}, {}, [], table)
+    assert refusal["id"] == "not_exact" and refusal["packages"] == sorted(wanted) and words in refusal["next_step"]
+
+
+def test_streams_count_as_a_change_and_are_told():
+    simulated = dict(transaction.nothing(), streams={"nvidia-driver": (None, "580-open")})
+    assert not transaction.is_empty(simulated) and transaction.is_empty(transaction.nothing())
+    assert transaction.action_sentences(simulated) == ["switch module nvidia-driver from stream none to 580-open"]
+
+
+@pytest.mark.parametrize("manager,path,words", [("apt", "/var/cache/apt/archives", "apt-get clean"), ("dnf", "/var/cache/dnf", "dnf clean packages")])
+def test_downloads_have_a_place_of_their_own(manager, path, words):
+    needs = transaction.disk_needs(10, 0, 1, 0, False, manager)
+    assert needs[path] == 10
+    refusal, = transaction.decide_disk(needs, {path: {"device": 1, "free": 5}}, 0, manager)
+    assert refusal["id"] == "disk" and words in refusal["next_step"]

@@ -1,28 +1,24 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs the module dkms_module, and brings it the archives of the controller that save the node a compilation."""
+"""Runs the module dkms_module, brings it the archives of the controller that save the node a compilation, and keeps what it compiles for the others."""
 
 from __future__ import annotations
 
 import os
 
-from ansible.errors import AnsibleActionFail
+from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import ArchiveError, Claims, offered, receive
 
 MODULE = "gpufleet.lifecycle.dkms_module"
-SUFFIX = ".dkms.tar.gz"
-# Where archives lie on the node while it uses them. Nobody but root writes there, and a private copy of each is what is looked into.
-NODE_DIRECTORY = "/var/lib/gpufleet/dkms-transfer"
+STORE = "/var/lib/gpufleet/dkms"
+STATES = ("built", "prepared")
+BUILD_TIMEOUT_S = 3600
 
-
-def offered(directory, version):
-    """Names of the archives of a version; the digest is written last, so that an archive with it is whole."""
-    try:
-        names = sorted(os.listdir(directory))
-    except FileNotFoundError:
-        return []
-    return [name for name in names if name.endswith(SUFFIX) and "_%s_" % (version,) in name and name + ".sha256" in names]
+display = Display()
 
 
 class ActionModule(ActionBase):
@@ -32,50 +28,86 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
         args = dict(self._task.args)
-        if "archives_offered" in args:
-            raise AnsibleActionFail("archives_offered: set by the action plugin, not by a playbook; remove it from the task")
+        for name in ("archives_offered", "asked"):
+            if name in args:
+                raise AnsibleActionFail("%s: set by the action plugin, not by a playbook; remove it from the task" % (name,))
         given = args.pop("archive_dir", None)
         if not given:
-            return dict(result, **self._execute_module(module_name=MODULE, module_args=args, task_vars=task_vars))
-        node = (task_vars or {}).get("inventory_hostname")
-        if args.get("state", "built") != "built" or args.get("import_files"):
-            raise AnsibleActionFail("%s: archive_dir goes with state=built and without import_files" % (node,))
+            return dict(result, **self.module(args, task_vars))
+        self.node = (task_vars or {}).get("inventory_hostname")
+        if args.get("state", "built") not in STATES or args.get("import_files"):
+            raise AnsibleActionFail("%s: archive_dir goes with state=%s and without import_files" % (self.node, " or ".join(STATES)))
         directory = os.path.expanduser(os.path.expandvars(str(given)))
         try:
-            names = offered(directory, args.get("version"))
-        except OSError as exc:
-            raise AnsibleActionFail("%s: the directory %s (archive_dir) on the controller cannot be read: %s" % (node, directory, exc.strerror)) from exc
-        answer = self._execute_module(module_name=MODULE, module_args=dict(args, archives_offered=names) if names else args, task_vars=task_vars)
-        if answer.get("failed") or not answer.get("needs_archives"):
-            return dict(result, **answer)
-        warnings = list(answer.get("warnings") or [])
-        answer = self.with_archives([os.path.join(directory, name) for name in answer["needs_archives"]], args, task_vars)
+            return dict(result, **self.with_directory(directory, args, task_vars))
+        except ArchiveError as exc:
+            raise AnsibleActionFail("%s: the directory %s (archive_dir) on the controller %s" % (self.node, directory, exc)) from exc
+
+    def with_directory(self, directory, args, task_vars):
+        """Ask the node what it needs, have at most one node compile what nobody has, bring the rest, and let the module work."""
+        version = args.get("version")
+        answer = self.module(dict(args, archives_offered=self.offered(directory, version)), task_vars)
+        compiles = answer.get("compiles") or []
+        if answer.get("failed") or not (answer.get("needs_archives") or compiles):
+            return answer
+        timeout_s = int(args.get("build_timeout_s") or BUILD_TIMEOUT_S)
+        with Claims(directory, compiles, self.node, timeout_s, self.waiting) as claims:
+            names = self.offered(directory, version)
+            needed = sorted(set(answer["needs_archives"]) | set(compiles) & set(names))
+            failed = self.bring(directory, needed, args.get("store_dir") or STORE, task_vars)
+            if failed:
+                return failed
+            warnings = list(answer.get("warnings") or [])
+            answer = self.module(dict(args, archives_offered=names, asked=True), task_vars)
+            warnings += list(answer.get("warnings") or []) + self.keep(directory, answer.get("compiled") or [])
         if warnings:
-            answer["warnings"] = warnings + list(answer.get("warnings") or [])
-        return dict(result, **answer)
+            answer["warnings"] = warnings
+        if needed and not answer.get("failed") and args.get("state") == "prepared":
+            answer["changed"] = True
+        return dict(answer, received=needed, waited_for=claims.waited_for)
 
-    def with_archives(self, paths, args, task_vars):
-        """The module's answer when it has these files of the controller; they are not left on the node."""
-        made = self.file(task_vars, state="directory", owner="root", group="root", mode="0755")
+    def waiting(self, holder):
+        display.display("%s: waits for the module that node %s compiles" % (self.node, holder))
+
+    @staticmethod
+    def offered(directory, version):
         try:
-            for path in [] if made.get("failed") else [path + end for path in paths for end in ("", ".sha256")]:
-                made = self.copy(path, task_vars)
-                if made.get("failed"):
-                    break
+            return offered(directory, version)
+        except OSError as exc:
+            raise ArchiveError("cannot be read: %s" % (exc.strerror,)) from exc
+
+    def module(self, args, task_vars):
+        return self._execute_module(module_name=MODULE, module_args=args, task_vars=task_vars)
+
+    def bring(self, directory, names, store, task_vars):
+        """Send archives, each before its digest; answers the failure, if one."""
+        if not names:
+            return None
+        made = self._execute_module(
+            module_name="ansible.legacy.file", module_args={"path": store, "state": "directory", "owner": "root", "group": "root", "mode": "0755"},
+            task_vars=task_vars)
+        for path in [] if made.get("failed") else [os.path.join(directory, name) + end for name in names for end in ("", ".sha256")]:
+            made = self.copy(path, store, task_vars)
             if made.get("failed"):
-                return dict(made, msg="%s: the archives could not be brought to %s: %s" % (
-                    task_vars["inventory_hostname"], NODE_DIRECTORY, made.get("msg")))
-            there = [os.path.join(NODE_DIRECTORY, os.path.basename(path)) for path in paths]
-            return self._execute_module(module_name=MODULE, module_args=dict(args, import_files=there), task_vars=task_vars)
-        finally:
-            self.file(task_vars, state="absent")
+                break
+        if not made.get("failed"):
+            return None
+        return dict(made, msg="%s: the archives could not be brought to %s: %s" % (self.node, store, made.get("msg")))
 
-    def file(self, task_vars, **options):
-        return self._execute_module(module_name="ansible.legacy.file", module_args=dict(options, path=NODE_DIRECTORY), task_vars=task_vars)
+    def keep(self, directory, compiled):
+        """Bring home what was compiled; answers warnings, for the node itself is well without it."""
+        warnings = []
+        for item in compiled:
+            try:
+                receive(directory, os.path.basename(item["path"]), item["sha256"], lambda path, item=item: self._connection.fetch_file(item["path"], path))
+            except (ArchiveError, AnsibleError, OSError) as exc:
+                warnings.append("%s: %s was compiled and could not be brought to %s on the controller, so that other nodes compile too: %s" % (
+                    self.node, item["path"], directory, exc))
+        return warnings
 
-    def copy(self, path, task_vars):
+    def copy(self, path, store, task_vars):
         task = self._task.copy()
-        task.args = {"src": path, "dest": NODE_DIRECTORY + "/", "owner": "root", "group": "root", "mode": "0644"}
+        task.args = {"src": path, "dest": store + "/", "owner": "root", "group": "root", "mode": "0644"}
         action = self._shared_loader_obj.action_loader.get(
             "ansible.legacy.copy", task=task, connection=self._connection, play_context=self._play_context, loader=self._loader, templar=self._templar,
             shared_loader_obj=self._shared_loader_obj)

@@ -50,7 +50,10 @@ options:
     type: str
     default: built
     choices:
-      built: The module is built and installed for every kernel in O(kernels).
+      built: The module is built and installed for every kernel in O(kernels). Archives in O(store_dir) that fit the node are used.
+      prepared: An archive of the module lies in O(store_dir) for every kernel in O(kernels) that does not have the module yet, and one of every
+        other version that is installed for them now, for the way back. What is missing is compiled at the lowest priority in a tree of its own, from
+        O(source_packages), and nothing that is in use is changed. This is for a node that still works, before it is drained.
       absent: The module version is not there, for O(kernels) or, without that option, not at all.
       exported: Each kernel's built modules are in an archive in O(export_dir), with its sha256 beside it. It is named
         C(<name>_<version>_<kernel>_<arch>_<compiler>.dkms.tar.gz).
@@ -79,10 +82,24 @@ options:
     elements: path
   archive_dir:
     description:
-      - A directory on the controller with archives, each with a file C(<archive>.sha256) beside it, for O(state=built).
-      - Those that this node would otherwise have to compile are sent to it, used as with O(import_files), and removed from it again. The node is told
-        their names first, so that nothing is sent that it does not need. A directory that is not there is an empty one.
+      - A directory on the controller with archives, each with a file C(<archive>.sha256) beside it, for O(state=built) and O(state=prepared).
+      - Those that this node would otherwise have to compile are sent to O(store_dir). The node is told their names first, so that nothing is sent that it
+        does not need. A directory that is not there is made.
+      - What the node compiles itself is brought back into it. Of all nodes that this controller has in hand, one compiles and the others wait for its
+        archive, at most O(build_timeout_s); a node whose compilation fails makes way for the next.
     type: path
+  store_dir:
+    description:
+      - A directory of the node for archives. With O(remove_stale=true), those of kernels that are gone and of all versions but the wanted one and the one
+        last used before it are removed from it.
+    type: path
+    default: /var/lib/gpufleet/dkms
+  source_packages:
+    description:
+      - Packages of the driver on the node, as files, for O(state=prepared). The first that holds the module's source below C(/usr/src) is compiled, unless
+        the source is on the node already. RV(gpufleet.lifecycle.driver_packages#module:resolved.module_archives) names them.
+    type: list
+    elements: path
   remove_stale:
     description:
       - With O(state=built), remove other versions of the module from the DKMS tree for good, once the wanted one was read back for every kernel. DKMS
@@ -94,6 +111,11 @@ options:
       - Names of the archives in O(archive_dir). Only the action plugin sets it.
     type: list
     elements: str
+  asked:
+    description:
+      - Whether the node's needs were asked for already. Only the action plugin sets it.
+    type: bool
+    default: false
   force:
     description: Build, export or import again what is already there.
     type: bool
@@ -145,6 +167,15 @@ EXAMPLES = r"""
     archive_dir: ~/.gpufleet/dkms
     remove_stale: true
 
+- name: Have the next version compiled while the node still works
+  gpufleet.lifecycle.dkms_module:
+    name: nvidia-current
+    version: 535.261.03
+    state: prepared
+    archive_dir: ~/.gpufleet/dkms
+    source_packages:
+      - /var/cache/apt/archives/nvidia-kernel-dkms_535.261.03-1_amd64.deb
+
 - name: Remove an older version for good
   gpufleet.lifecycle.dkms_module:
     name: nvidia-current
@@ -190,6 +221,30 @@ exported:
     sha256:
       description: The archive's digest. V(null) in check mode before the first export.
       type: str
+compiled:
+  description: The archives in O(store_dir) of what was compiled in this run; with O(state=built) only where O(archive_dir) takes them.
+  returned: O(state=built) or O(state=prepared)
+  type: list
+  elements: dict
+  contains:
+    kernel: {description: The kernel the archive is for., type: str}
+    path: {description: The archive on the node., type: str}
+    sha256: {description: Its digest., type: str}
+unfit:
+  description: Archives in O(store_dir) that do not fit the node, and why. They were not used.
+  returned: O(state=built) or O(state=prepared)
+  type: list
+  elements: str
+received:
+  description: Names of the archives that were brought to the node.
+  returned: with O(archive_dir)
+  type: list
+  elements: str
+waited_for:
+  description: The nodes that compiled while this one waited for their archives.
+  returned: with O(archive_dir)
+  type: list
+  elements: str
 staged:
   description: The archive that waits for the package's script; V(null) when there is none.
   returned: success
@@ -250,12 +305,15 @@ def main():
         argument_spec=dict(
             name=dict(type="str"),
             version=dict(type="str", required=True),
-            state=dict(type="str", choices=["built", "absent", "exported", "imported"], default="built"),
+            state=dict(type="str", choices=["built", "prepared", "absent", "exported", "imported"], default="built"),
             kernels=dict(type="list", elements="str"),
             export_dir=dict(type="path"),
             import_files=dict(type="list", elements="path"),
             archive_dir=dict(type="path"),
             archives_offered=dict(type="list", elements="str"),
+            asked=dict(type="bool", default=False),
+            store_dir=dict(type="path", default=trees.STORE),
+            source_packages=dict(type="list", elements="path"),
             remove_stale=dict(type="bool", default=False),
             force=dict(type="bool", default=False),
             build_timeout_s=dict(type="int", default=3600),
@@ -263,7 +321,7 @@ def main():
             rollout_id=dict(type="str"),
             step=dict(type="str"),
         ),
-        required_if=[("state", "exported", ["export_dir"]), ("state", "imported", ["import_files"])],
+        required_if=[("state", "exported", ["export_dir"]), ("state", "imported", ["import_files"]), ("state", "prepared", ["name"])],
         supports_check_mode=True,
     )
     params = module.params
@@ -278,9 +336,11 @@ def main():
                 msg="archive_dir is a directory on the controller, and the action plugin of the collection gpufleet.lifecycle, which sends what is in it, "
                 "was not found: call the module by its full name, gpufleet.lifecycle.dkms_module, in a task."
             )
-        useful = Task(params, runner.Runner()).useful() if params["archives_offered"] and not module.check_mode else {}
-        if useful:
-            module.exit_json(changed=False, needs_archives=sorted(useful.values()))
+        params["publish"] = params["archives_offered"] is not None
+        if params["publish"] and not params["asked"] and not module.check_mode:
+            needs, compiles = Task(params, runner.Runner()).asks()
+            if needs or compiles:
+                module.exit_json(changed=False, needs_archives=sorted(needs.values()), compiles=sorted(compiles.values()))
         if module.check_mode:
             result = Task(params, runner.Runner()).preview()
         elif not Task(params, runner.Runner()).due():

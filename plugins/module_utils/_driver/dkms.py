@@ -188,9 +188,14 @@ def running(proc="/proc"):
     return found
 
 
-def command(action, name, version, kernel=None, arch=None, force=False):
-    """``dkms build|install|uninstall|unbuild|remove|add`` for one module version, and one kernel or all of them."""
+def command(action, name, version, kernel=None, arch=None, force=False, apart=None):
+    """``dkms build|install|uninstall|unbuild|remove|add`` for one module version, and one kernel or all of them.
+
+    ``apart`` is ``(tree, source tree)``, directories that take the place of :data:`TREE` and ``/usr/src`` (dkms(8): --dkmstree, --sourcetree).
+    """
     argv = ["dkms", action, "-m", name, "-v", version]
+    if apart:
+        argv += ["--dkmstree", apart[0], "--sourcetree", apart[1]]
     if kernel:
         argv += ["-k", kernel]
         if arch:
@@ -202,9 +207,9 @@ def command(action, name, version, kernel=None, arch=None, force=False):
     return argv
 
 
-def export_command(name, version, kernel, arch, archive):
+def export_command(name, version, kernel, arch, archive, apart=None):
     """The built modules of one kernel, without the source, into a file."""
-    return command("mktarball", name, version, kernel, arch) + ["--binaries-only", "--archive", archive]
+    return command("mktarball", name, version, kernel, arch, apart=apart) + ["--binaries-only", "--archive", archive]
 
 
 def import_command(archive, force=False):

@@ -137,12 +137,15 @@ class Tree:
             error = self.failure("ldtarball", kernel, rc, out, err)
             raise ActError("%s\nAfterwards DKMS has it as '%s'." % (error, state), **error.details)
 
-    def export(self, kernel, directory, compiler):
-        """Write one kernel's built modules and their digest; the archive appears under its name only when it is whole and right."""
+    def export(self, kernel, directory, compiler, apart=None):
+        """Write one kernel's built modules and their digest; the archive appears under its name only when it is whole and right.
+
+        ``directory`` is on the node; ``apart`` are the directories of a tree that is not DKMS's own, see :func:`dkms.command`.
+        """
         target = os.path.join(directory, dkms.tree_name(self.name, self.version, kernel, self.arch, compiler))
         temporary = os.path.join(directory, ".%d.dkms.tar.gz" % os.getpid())
         try:
-            rc, out, err = self.runner(dkms.export_command(self.name, self.version, kernel, self.arch, temporary), COMMAND_TIMEOUT_S)
+            rc, out, err = self.runner(dkms.export_command(self.name, self.version, kernel, self.arch, temporary, apart), COMMAND_TIMEOUT_S)
             if rc:
                 raise self.failure("mktarball", kernel, rc, out, err)
             tree = trees.inspect(temporary)
@@ -170,12 +173,8 @@ class Tree:
     def exported(self, kernel, directory, compiler):
         """The archive of an earlier export, when it is there and whole; else None."""
         path = os.path.join(directory, dkms.tree_name(self.name, self.version, kernel, self.arch, compiler))
-        try:
-            digest = trees.sha256_of(path)
-            whole = digest == trees.expected_sha256(path)
-        except (OSError, trees.TreeError):
-            return None
-        return {"kernel": kernel, "path": path, "sha256": digest} if whole else None
+        digest = trees.whole(path)
+        return {"kernel": kernel, "path": path, "sha256": digest} if digest else None
 
     def verify_present(self, wanted_kernels):
         """Read back: DKMS's state and the module file's own version. Apt and dkms may both say that all is well."""

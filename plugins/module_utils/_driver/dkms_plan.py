@@ -90,6 +90,27 @@ def uncompiled(kernels, view, version):
     return [kernel for kernel in kernels if not settled(view, kernel, version) and view["states"][kernel] not in ("built", "installed", "differs")]
 
 
+def unprepared(kernels, view, version):
+    """Kernels whose module is not in place: an archive would be of use there."""
+    return [kernel for kernel in kernels if not settled(view, kernel, version)]
+
+
+def prepared(kernels, view, fitting):
+    """(steps, problems) that have an archive ready for every kernel, ``fitting`` being those that have one."""
+    due = [kernel for kernel in kernels if kernel not in fitting]
+    problems = [
+        "The headers of kernel %s are not installed, so no module can be compiled for it. Install linux-headers-%s, or leave that kernel out." % (kernel, kernel)
+        for kernel in due if not view["headers"].get(kernel)
+    ]
+    return [step("prepare", kernel) for kernel in due], problems
+
+
+def replaced(entries, version, kernels):
+    """What DKMS has installed now and the wanted version will take away: ``[(name, version, kernel)]``."""
+    return sorted((entry["name"], entry["version"], entry["kernel"]) for entry in entries
+                  if entry["state"] == "installed" and entry["version"] != version and entry["kernel"] in kernels and entry["name"].startswith("nvidia"))
+
+
 def remove_stale(entries, name, version):
     """Steps that take every other version of the module out, as a whole."""
     return [step("remove", version=item["version"]) for item in stale(entries, name, version)]

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 
-from . import dkms, dkms_act, dkms_plan, kernels, trees
+from . import dkms, dkms_act, dkms_plan, files, kernels, trees
 from .dkms_act import ActError, Tree
+from .dkms_apart import Workshop
 
 
 class Task:
@@ -42,7 +43,7 @@ class Task:
         name = self.params["name"] or self._only_name()
         if name is None:
             return self._result(None, [], {}, {}, False)
-        return {"built": self._build, "absent": self._remove, "exported": self._export}[self.state](name, acting)
+        return {"built": self._build, "absent": self._remove, "exported": self._export, "prepared": self._prepare}[self.state](name, acting)
 
     # what the task is about
 
@@ -88,18 +89,46 @@ class Task:
 
     # the states
 
-    def useful(self):
-        """The offered archives, by kernel, each of which would save a compilation on this node."""
+    def asks(self):
+        """``(needs, compiles)``, before anything is started: names of archives by kernel, those that the controller has and this node needs, and those
+        that nobody has."""
         name = self.params["name"] or self._only_name()
         wanted = self._kernels()
-        return self._useful(name, wanted, self._view(name, wanted))
+        missing, offered = self._missing(name, wanted, self._view(name, wanted)), self.params.get("archives_offered") or []
+        return tuple(dict((kernel, found) for kernel, found in missing.items() if (found in offered) is there) for there in (True, False))
 
-    def _useful(self, name, wanted, view):
+    def _missing(self, name, wanted, view):
+        """What the archives would be called, by kernel, that this node could use and does not have."""
+        due = dkms_plan.unprepared(wanted, view, self.version) if self.state == "prepared" else dkms_plan.uncompiled(wanted, view, self.version)
+        names = {} if self.params["force"] else self._archive_names(name, due)
+        return dict((kernel, found) for kernel, found in names.items() if not trees.whole(os.path.join(self._store(), found)))
+
+    def _coming(self, name, wanted, view):
+        """Kernels whose archives the controller would bring, for check mode."""
         offered = self.params.get("archives_offered") or []
-        due = dkms_plan.uncompiled(wanted, view, self.version) if offered and not self.params["force"] else []
-        compilers = self._tree(name).node(due)["compilers"] if due else {}
-        names = dict((kernel, dkms.tree_name(name, self.version, kernel, self._tree(name).arch, compilers[kernel])) for kernel in due if compilers[kernel])
-        return dict((kernel, found) for kernel, found in names.items() if found in offered)
+        return [kernel for kernel, found in self._missing(name, wanted, view).items() if found in offered]
+
+    def _archive_names(self, name, wanted):
+        tree = self._tree(name)
+        compilers = tree.node(wanted)["compilers"] if wanted else {}
+        return dict((kernel, dkms.tree_name(name, self.version, kernel, tree.arch, compilers[kernel])) for kernel in wanted if compilers[kernel])
+
+    def _store(self):
+        return files.under(self.root, self.params.get("store_dir") or trees.STORE)
+
+    def _kept(self, tree, wanted):
+        """``(archives, unfit)``: the whole archives of the store by kernel, those that fit this node, and why the others do not."""
+        archives, unfit = {}, []
+        for kernel, found in sorted(self._archive_names(tree.name, wanted).items()):
+            path = os.path.join(self._store(), found)
+            if not trees.whole(path):
+                continue
+            try:
+                tree.judge(path, [kernel])
+                archives[kernel] = path
+            except trees.TreeError as exc:
+                unfit.append("%s: %s" % (path, exc))
+        return archives, unfit
 
     def _build(self, name, acting):
         with trees.private_copies(self.params["import_files"] or []) as copies:
@@ -109,20 +138,87 @@ class Task:
         tree, wanted = self._tree(name), self._kernels()
         view = self._view(name, wanted)
         archives = self._judged(tree, copies, wanted)
-        archived = sorted(archives) or sorted(self._useful(name, wanted, view))
-        steps, problems = dkms_plan.built(wanted, view, name, self.version, self.params["force"], archived)
+        due = [] if self.params["force"] else [kernel for kernel in dkms_plan.uncompiled(wanted, view, self.version) if kernel not in archives]
+        kept, unfit = self._kept(tree, due)
+        archives.update(kept)
+        coming = [] if acting else self._coming(name, wanted, view)
+        steps, problems = dkms_plan.built(wanted, view, name, self.version, self.params["force"], sorted(archives) + coming)
         self._refuse(problems, view, steps)
         if tree.staged():
             steps.append(dkms_plan.step("unstage"))
         self._perform(tree, steps, acting, archives)
         now = tree.verify_present(wanted) if acting else None
+        compiled = self._publish(tree, [item["kernel"] for item in steps if item["action"] == "build"], acting)
         stale = dkms_plan.remove_stale((now or view)["entries"], name, self.version) if self.params.get("remove_stale") else []
         self._perform(tree, stale, acting)
         for item in stale if acting else []:
             Tree(name, item["version"], self.runner, self.root, self.params["build_timeout_s"], self.arch).verify_absent(wanted, True)
         if stale and acting:
             now = tree.verify_present(wanted)
-        return self._result(name, steps + stale, view, now, bool(steps + stale), wanted)
+        forget = self._forget(acting) if self.params.get("remove_stale") else []
+        done = steps + stale + forget
+        return dict(self._result(name, done, view, now, bool(done), wanted), compiled=compiled, unfit=unfit)
+
+    def _publish(self, tree, built, acting):
+        """Archives of what was compiled here, for other nodes, when somebody takes them."""
+        compilers = tree.node(built)["compilers"] if built else {}
+        if not acting or not self.params.get("publish"):
+            return []
+        return [tree.export(kernel, self._made_store(), compilers[kernel]) for kernel in built if compilers[kernel]]
+
+    def _made_store(self):
+        directory = self._store()
+        os.makedirs(directory, exist_ok=True)
+        for path in (os.path.dirname(directory), directory):
+            os.chmod(path, 0o755)
+        return directory
+
+    def _forget(self, acting):
+        """Take out of the store what no way forth or back needs any more."""
+        directory = self._store()
+        kept = [(name, -os.stat(os.path.join(directory, name)).st_mtime) for name in files.listing(directory) or []]
+        steps = [dkms_plan.step("forget", path=os.path.join(directory, name)) for name in trees.superfluous(kept, self.version, self.installed)]
+        for item in steps if acting else []:
+            for path in (item["path"], item["path"] + ".sha256"):
+                if os.path.lexists(path):
+                    os.unlink(path)
+        return steps
+
+    def _prepare(self, name, acting):
+        """Archives for every kernel, without anything being installed; and of what is installed now, for the way back."""
+        tree, wanted = self._tree(name), self._kernels()
+        view = self._view(name, wanted)
+        due = dkms_plan.unprepared(wanted, view, self.version)
+        compilers = tree.node(due)["compilers"]
+        unknown = [kernel for kernel in due if not compilers[kernel]]
+        if unknown:
+            raise ActError("The compiler of kernel %s is not known: its configuration is neither with its headers nor in /boot." % ", ".join(unknown))
+        fitting, unfit = self._kept(tree, due)
+        coming = [] if acting else self._coming(name, wanted, view)
+        steps, problems = dkms_plan.prepared(due, view, sorted(fitting) + coming)
+        self._refuse(problems, view, steps)
+        back = [(Tree(*item[:2], runner=self.runner, root=self.root, arch=self.arch), item[2]) for item in dkms_plan.replaced(view["entries"], self.version, wanted)]
+        back = [(old, kernel) for old, kernel in back if not self._exported_before(old, kernel)]
+        keep = [dkms_plan.step("keep", kernel, name=old.name, version=old.version) for old, kernel in back]
+        compiled = []
+        if acting and (keep or steps):
+            for old, kernel in back:
+                old.export(kernel, self._made_store(), old.node([kernel])["compilers"][kernel])
+            compiled = self._compile(tree, [item["kernel"] for item in steps], compilers)
+        done = keep + steps
+        return dict(self._result(name, done, view, None, bool(done), wanted), compiled=compiled, unfit=unfit)
+
+    def _exported_before(self, old, kernel):
+        compiler = old.node([kernel])["compilers"][kernel]
+        if not compiler:
+            raise ActError("The compiler of kernel %s is not known: its configuration is neither with its headers nor in /boot." % kernel)
+        return old.exported(kernel, self._store(), compiler)
+
+    def _compile(self, tree, wanted, compilers):
+        if not wanted:
+            return []
+        with Workshop(tree, self.params.get("source_packages") or []) as workshop:
+            return [workshop.compile(kernel, self._made_store(), compilers[kernel]) for kernel in wanted]
 
     @staticmethod
     def _judged(tree, copies, allowed):

@@ -20,8 +20,11 @@ from . import dkms, modules
 
 MAX_MEMBERS = 10000
 MAX_BYTES = 4 * 1024 * 1024 * 1024
+SUFFIX = ".dkms.tar.gz"
 INFO = "dkms_binaries_only"
 MAIN = "dkms_main_tree"
+# Where a node keeps archives: of what it had, for the way back, and of what it shall get. Nobody but root writes there.
+STORE = "/var/lib/gpufleet/dkms"
 CONF_FIELD = re.compile(r"""^\s*(?P<key>PACKAGE_NAME|PACKAGE_VERSION)=["']?(?P<value>[^"'\s#]+)""", re.M)
 
 
@@ -66,6 +69,30 @@ def write_atomic(path, data):
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+def whole(path):
+    """The digest of an archive that is there with the digest beside it, and agrees with it; else None."""
+    try:
+        digest = sha256_of(path)
+        return digest if digest == expected_sha256(path) else None
+    except (OSError, TreeError):
+        return None
+
+
+def superfluous(kept, version, kernels, versions=2):
+    """Names of archives to remove from a store. Pure.
+
+    ``kept`` is ``[(name, age)]``. Those of kernels that are gone go, and all but the wanted version and the youngest others, ``versions`` in all.
+    """
+    parts = [(name, age) + tuple(name.split("_", 2)[1:]) for name, age in kept if name.endswith(SUFFIX) and name.count("_") >= 4]
+    ages = {}
+    for dummy, age, other, dummy in parts:
+        ages[other] = min(age, ages.get(other, age))
+    others = sorted((other for other in ages if other != version), key=lambda other: (ages[other], other))
+    wanted = set([version] + others[:versions - 1])
+    return sorted(name for name, dummy, other, rest in parts
+                  if other not in wanted or not any(rest.startswith("%s_" % kernel) for kernel in kernels))
 
 
 @contextlib.contextmanager

@@ -1,22 +1,27 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The action plugin of dkms_module: which archives are offered, sent and removed again."""
+"""The action plugin of dkms_module: which archives are offered and sent, and who compiles what nobody has."""
 
 from __future__ import annotations
 
 import copy
+import hashlib
+import multiprocessing
 import os
+import time
+from pathlib import Path
 from unittest import mock
 
 import pytest
 
 pytest.importorskip("ansible", reason="action plugins need Ansible")
 
-from ansible.errors import AnsibleActionFail
+from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import dkms_module
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import ArchiveError, Claims, offered, receive
 
 VERSION = "535.261.03"
 ONE, TWO = ("nvidia-current_%s_6.1.0-%d-amd64_x86_64_gcc-12.2.0.dkms.tar.gz" % (VERSION, number) for number in (1, 2))
@@ -31,12 +36,12 @@ def _store(tmp_path):
     return tmp_path
 
 
-def act(args, *answers, copied=None):
-    """(result, calls) of the action; ANSWERS are those of dkms_module, and copied what comes of each copy."""
-    task = mock.Mock(args=args, async_val=0, check_mode=False, diff=False, action="x", environment=None)
+def act(args, *answers, copied=None, fetched=None, check=False):
+    """(result, calls) of the action; ANSWERS are those of dkms_module, COPIED what comes of each copy, FETCHED the content of what is fetched."""
+    task = mock.Mock(args=args, async_val=0, check_mode=check, diff=False, action="x", environment=None)
     task.copy.side_effect = lambda: mock.Mock(args=None)
-    loader = mock.Mock()
-    action = dkms_module.ActionModule(task, mock.Mock(), mock.Mock(check_mode=False), DataLoader(), mock.Mock(), loader)
+    loader, connection = mock.Mock(), mock.Mock()
+    action = dkms_module.ActionModule(task, connection, mock.Mock(check_mode=check), DataLoader(), mock.Mock(), loader)
     action._load_name = "x"
     calls, left = [], list(copy.deepcopy(answers))
 
@@ -48,10 +53,20 @@ def act(args, *answers, copied=None):
         calls.append((name.split(".")[-1], dict(task.args)))
         return mock.Mock(run=lambda task_vars: copied or {"changed": True})
 
+    def fetch(source, target):
+        calls.append(("fetch", source))
+        if isinstance(fetched, Exception):
+            raise fetched
+        with open(target, "wb") as stream:
+            stream.write(fetched)
+
     action._execute_module = execute
     action._shared_loader_obj = loader
     loader.action_loader.get.side_effect = get
-    return action.run(task_vars={"inventory_hostname": "a1"}), calls
+    connection.fetch_file.side_effect = fetch
+    result = action.run(task_vars={"inventory_hostname": "a1"})
+    assert not left, "the module was asked less often than expected"
+    return result, calls
 
 
 def test_without_a_directory_the_module_is_all(store):
@@ -63,7 +78,7 @@ def test_without_a_directory_the_module_is_all(store):
 def test_a_directory_without_archives_offers_none(tmp_path, directory):
     (tmp_path / "empty").mkdir()
     dummy, calls = act({"version": VERSION, "archive_dir": str(tmp_path / directory)}, {"changed": False})
-    assert calls == [("dkms_module", {"version": VERSION})]
+    assert calls == [("dkms_module", {"version": VERSION, "archives_offered": []})] and not (tmp_path / "missing").exists()
 
 
 def test_whole_archives_of_the_version_are_offered_and_none_is_sent_that_is_not_needed(store):
@@ -71,32 +86,111 @@ def test_whole_archives_of_the_version_are_offered_and_none_is_sent_that_is_not_
     assert result["stale"] == [] and calls == [("dkms_module", {"version": VERSION, "archives_offered": [ONE, TWO]})]
 
 
-def test_what_the_node_asks_for_is_brought_used_and_removed(store):
+def test_what_the_node_asks_for_is_brought_and_stays_there(store):
     result, calls = act({"version": VERSION, "archive_dir": str(store), "remove_stale": True},
-                        {"changed": False, "needs_archives": [TWO], "warnings": ["one"]}, {"changed": True, "steps": [], "warnings": ["two"]})
-    there = os.path.join(dkms_module.NODE_DIRECTORY, TWO)
-    assert result["changed"] and result["warnings"] == ["one", "two"] and "needs_archives" not in result
-    assert [name for name, dummy in calls] == ["dkms_module", "file", "copy", "copy", "dkms_module", "file"]
-    assert (calls[1][1]["state"], calls[1][1]["mode"]) == ("directory", "0755")
-    assert [call[1]["src"] for call in calls[2:4]] == [str(store / TWO), str(store / TWO) + ".sha256"]
-    assert calls[4][1] == {"version": VERSION, "remove_stale": True, "import_files": [there]}
-    assert calls[5][1] == {"path": dkms_module.NODE_DIRECTORY, "state": "absent"}
+                        {"changed": False, "needs_archives": [TWO], "compiles": [], "warnings": ["one"]}, {"changed": True, "steps": [], "warnings": ["two"]})
+    assert result["changed"] and result["warnings"] == ["one", "two"] and result["received"] == [TWO] and "needs_archives" not in result
+    assert [name for name, dummy in calls] == ["dkms_module", "file", "copy", "copy", "dkms_module"]
+    assert (calls[1][1]["path"], calls[1][1]["mode"]) == (dkms_module.STORE, "0755")
+    assert [call[1]["src"] for call in calls[2:4]] == [str(store / TWO), str(store / TWO) + ".sha256"], "the digest comes last"
+    assert {call[1]["dest"] for call in calls[2:4]} == {dkms_module.STORE + "/"}
+    assert calls[4][1] == {"version": VERSION, "remove_stale": True, "archives_offered": [ONE, TWO], "asked": True}
 
 
-def test_what_cannot_be_brought_fails_with_the_node_and_is_removed(store):
+def test_the_store_of_the_node_may_be_another_directory(store):
+    dummy, calls = act({"version": VERSION, "archive_dir": str(store), "store_dir": "/srv/dkms"}, {"needs_archives": [ONE]}, {"changed": True})
+    assert calls[1][1]["path"] == "/srv/dkms" and calls[2][1]["dest"] == "/srv/dkms/" and calls[-1][1]["store_dir"] == "/srv/dkms"
+
+
+def test_what_cannot_be_brought_fails_with_the_node(store):
     result, calls = act({"version": VERSION, "archive_dir": str(store)}, {"needs_archives": [ONE]}, copied={"failed": True, "msg": "No space left"})
-    assert result["failed"] and result["msg"] == "a1: the archives could not be brought to /var/lib/gpufleet/dkms-transfer: No space left"
-    assert [name for name, dummy in calls] == ["dkms_module", "file", "copy", "file"]
+    assert result["failed"] and result["msg"] == "a1: the archives could not be brought to /var/lib/gpufleet/dkms: No space left"
+    assert [name for name, dummy in calls] == ["dkms_module", "file", "copy"]
 
 
-def test_a_failure_of_the_module_is_removed_after_too(store):
-    result, calls = act({"version": VERSION, "archive_dir": str(store)}, {"needs_archives": [ONE]}, {"failed": True, "msg": "The archive does not fit"})
-    assert result["failed"] and calls[-1] == ("file", {"path": dkms_module.NODE_DIRECTORY, "state": "absent"})
+@pytest.mark.parametrize("state, changed", [("prepared", True), ("built", False)])
+def test_a_node_that_only_received_an_archive_was_changed_where_that_is_what_is_wanted(store, state, changed):
+    result, dummy = act({"version": VERSION, "state": state, "archive_dir": str(store)}, {"needs_archives": [ONE]}, {"changed": False})
+    assert result["changed"] is changed
+
+
+THREE = ONE.replace("6.1.0-1-", "6.1.0-3-")
+COMPILED = {"changed": True, "compiled": [{"kernel": "6.1.0-3-amd64", "path": "/var/lib/gpufleet/dkms/" + THREE, "sha256": hashlib.sha256(b"built").hexdigest()}]}
+
+
+def test_what_the_node_compiles_is_kept_for_the_others(store):
+    result, calls = act({"version": VERSION, "archive_dir": str(store)}, {"needs_archives": [], "compiles": [THREE]}, COMPILED, fetched=b"built")
+    assert result["changed"] and "warnings" not in result and calls[-1] == ("fetch", "/var/lib/gpufleet/dkms/" + THREE)
+    assert (store / THREE).read_bytes() == b"built" and (store / (THREE + ".sha256")).read_text() == "%s  %s\n" % (COMPILED["compiled"][0]["sha256"], THREE)
+    assert THREE in offered(str(store), VERSION) and not [path for path in store.iterdir() if path.name.startswith(".") and path.is_file()]
+
+
+@pytest.mark.parametrize("fetched, words", [(b"other", "sha256"), (AnsibleError("scp: Permission denied"), "Permission denied"), (OSError(28, "No space left"), "No space")])
+def test_what_cannot_be_kept_is_said_and_offered_to_nobody(store, fetched, words):
+    (store / THREE).write_bytes(b"half of an older run")
+    result, dummy = act({"version": VERSION, "archive_dir": str(store)}, {"needs_archives": [], "compiles": [THREE]}, COMPILED, fetched=fetched)
+    assert result["changed"] and not result.get("failed")
+    warning, = result["warnings"]
+    assert warning.startswith("a1: /var/lib/gpufleet/dkms/%s was compiled and could not be brought to %s" % (THREE, store)) and words in warning
+    assert THREE not in offered(str(store), VERSION)
+
+
+def test_a_node_waits_for_the_one_that_compiles_and_takes_its_archive(store, monkeypatch):
+    said, other = [], Claims(str(store), [THREE], "b7", 60, None)
+    monkeypatch.setattr(dkms_module.display, "display", said.append)
+    monkeypatch.setattr("ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives.POLL_S", 0.01)
+    other.__enter__()
+
+    def finish(seconds):
+        receive(str(store), THREE, hashlib.sha256(b"theirs").hexdigest(), lambda path: Path(path).write_bytes(b"theirs"))
+        other.__exit__()
+
+    monkeypatch.setattr("ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives.time.sleep", finish)
+    result, calls = act({"version": VERSION, "archive_dir": str(store)}, {"needs_archives": [], "compiles": [THREE]}, {"changed": True})
+    assert result["waited_for"] == ["b7"] and said == ["a1: waits for the module that node b7 compiles"]
+    assert result["received"] == [THREE] and [call[1]["src"] for call in calls if call[0] == "copy"][0] == str(store / THREE)
+
+
+def test_a_node_that_compiles_for_ever_is_not_waited_for(store, monkeypatch):
+    monkeypatch.setattr("ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives.POLL_S", 0.01)
+    with Claims(str(store), [THREE], "b7", 60, None):
+        with pytest.raises(AnsibleActionFail, match="a1: the directory .* is waited for in vain: after 0 s node b7 still compiles nvidia-current_"):
+            act({"version": VERSION, "archive_dir": str(store), "build_timeout_s": "0"}, {"needs_archives": [], "compiles": [THREE]})
+
+
+def test_a_compilation_that_fails_makes_way_for_the_next_node(store):
+    result, dummy = act({"version": VERSION, "archive_dir": str(store)}, {"compiles": [THREE], "needs_archives": []}, {"failed": True, "msg": "make"})
+    assert result["failed"]
+    with Claims(str(store), [THREE], "b7", 0, None) as claims:
+        assert claims.waited_for == []
+
+
+def hold(directory, taken):
+    with Claims(directory, [THREE], "b7", 5, None):
+        taken.set()
+        time.sleep(600)
+
+
+def test_the_claim_of_a_killed_run_is_free(store):
+    processes = multiprocessing.get_context("fork")
+    taken = processes.Event()
+    child = processes.Process(target=hold, args=(str(store), taken), daemon=True)
+    child.start()
+    try:
+        assert taken.wait(60)
+        with pytest.raises(ArchiveError, match="node b7 still compiles"):
+            Claims(str(store), [THREE], "a1", 0, lambda holder: None).__enter__()
+    finally:
+        child.kill()
+        child.join()
+    with Claims(str(store), [THREE], "a1", 5, None):
+        pass
 
 
 @pytest.mark.parametrize("more, words", [
     ({"archives_offered": []}, "set by the action plugin"),
-    ({"state": "imported"}, "a1: archive_dir goes with state=built"),
+    ({"asked": True}, "set by the action plugin"),
+    ({"state": "imported"}, "a1: archive_dir goes with state=built or prepared"),
     ({"import_files": ["/x"]}, "without import_files"),
 ])
 def test_what_does_not_go_together(store, more, words):
@@ -107,3 +201,9 @@ def test_what_does_not_go_together(store, more, words):
 def test_a_directory_that_cannot_be_read_is_no_empty_one(store):
     with pytest.raises(AnsibleActionFail, match="archive_dir.* on the controller cannot be read: Not a directory"):
         act({"version": VERSION, "archive_dir": str(store / ONE)})
+
+
+def test_a_directory_that_cannot_be_written_to_is_named_before_anything_is_compiled(store):
+    (store / ".claims").write_text("")
+    with pytest.raises(AnsibleActionFail, match="archive_dir.* on the controller cannot be written to"):
+        act({"version": VERSION, "archive_dir": str(store)}, {"needs_archives": [], "compiles": [THREE]})

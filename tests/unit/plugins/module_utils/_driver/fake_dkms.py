@@ -9,6 +9,7 @@ kept in ``fixtures``; here it is replayed on files, so that a task can be run fr
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import shutil
@@ -28,6 +29,8 @@ class FakeNode:
         self.root, self.name, self.calls = str(root), name, []
         self.fail = {}  # action -> (rc, stdout, stderr)
         self.lie = set()  # actions that answer 0 and do nothing
+        self.places = {}  # of the command that runs: directories that take the place of the node's own
+        self.packages = {}  # a package file -> the version whose source it holds
         os.makedirs(self.path("/sys/kernel"))
         for item in kernels:
             kernel(root, item)
@@ -42,6 +45,8 @@ class FakeNode:
         write(self.root, "/usr/src/%s-%s/dkms.conf" % (self.name, version), CONF % version)
 
     def tree(self, version, *parts):
+        if self.places:
+            return os.path.join(self.places["tree"], self.name, version, *parts)
         return self.path(dkms.TREE, self.name, version, *parts)
 
     def module(self, kernel_name):
@@ -50,11 +55,38 @@ class FakeNode:
     def __call__(self, argv, timeout=None):
         argv = list(argv)
         self.calls.append(argv)
+        if argv[0] == "nice":
+            argv = argv[argv.index("dkms"):]
         if argv[0] == "modinfo":
             return self.modinfo(argv[1])
+        if argv[:2] == ["dpkg-deb", "-x"]:
+            return self.unpack(*argv[2:])
         if argv[0] != "dkms":
             return 127, "", "%s: command not found" % argv[0]
         action = argv[1]
+        with self.apart(argv):
+            return self.act(action, argv)
+
+    @contextlib.contextmanager
+    def apart(self, argv):
+        """--dkmstree and --sourcetree, as long as one command takes."""
+        options = (("tree", "--dkmstree"), ("source", "--sourcetree"))
+        self.places = dict((key, argv[argv.index(option) + 1]) for key, option in options) if "--sourcetree" in argv else {}
+        assert not self.places or os.path.isfile(os.path.join(self.places["source"], "%s-%s" % (self.name, argv[argv.index("-v") + 1]), "dkms.conf"))
+        try:
+            yield
+        finally:
+            self.places = {}
+
+    def unpack(self, package, target):
+        if "broken" in package:
+            return 2, "", "dpkg-deb: error: not a Debian format archive"
+        os.makedirs(target)
+        if package in self.packages:
+            write(target, "/usr/src/%s-%s/dkms.conf" % (self.name, self.packages[package]), CONF % self.packages[package])
+        return 0, "", ""
+
+    def act(self, action, argv):
         if action in self.fail:
             if action == "build":
                 version = argv[argv.index("-v") + 1]

@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
+from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import dkms_act, dkms_plan, trees
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import dkms_act, dkms_apart, dkms_plan, trees
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.dkms_task import Task
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.fake_dkms import ARCH, FakeNode
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.recordings import KERNEL, recorded, write
@@ -365,16 +367,148 @@ def test_built_refuses_an_archive_that_does_not_fit_and_changes_nothing(tmp_path
     assert snapshot(node) == before
 
 
-def test_the_archives_that_would_save_a_compilation(tmp_path, exported):
+def test_what_a_node_asks_for_before_it_starts_anything(tmp_path, exported):
     name = os.path.basename(exported["path"])
+    nobody = name.replace(KERNEL, SECOND)
     offered = ["nvidia-current_%s_6.1.0-1-amd64_x86_64_gcc-12.2.0.dkms.tar.gz" % NEW, name.replace("gcc-12.2.0", "gcc-13.1.0"), name]
     node = FakeNode(tmp_path / "new", kernels=(SECOND, KERNEL))
-    assert task(node, archives_offered=offered).useful() == {KERNEL: name}
+    assert task(node, archives_offered=offered).asks() == ({KERNEL: name}, {SECOND: nobody})
     foretold = task(node, archives_offered=offered).preview()
     assert ("load", KERNEL) in [(item["action"], item["kernel"]) for item in foretold["steps"]], "check mode has no archive, and foretells its use"
-    assert task(node, archives_offered=offered, force=True).useful() == {} and task(node).useful() == {}
+    assert task(node, archives_offered=offered, force=True).asks() == ({}, {})
+    keep(node, exported)
+    assert task(node, archives_offered=offered).asks() == ({}, {SECOND: nobody}), "it has the archive"
     run(node)
-    assert task(node, archives_offered=offered).useful() == {}, "it is built"
+    assert task(node, archives_offered=offered).asks() == ({}, {}), "it is built"
+
+
+# the node's store
+
+def keep(node, exported, content=None):
+    """Put an archive into the node's store; with CONTENT one that does not agree with its digest."""
+    target = os.path.join(node.path(trees.STORE), os.path.basename(exported["path"]))
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    shutil.copy(exported["path"], target)
+    trees.write_sha256(target, exported["sha256"])
+    if content is not None:
+        Path(target).write_text(content, encoding="utf-8")
+    return target
+
+
+def compiled(node):
+    return [call for call in node.calls if "build" in call[:8] and "dkms" in call[:8]]
+
+
+def test_built_from_the_store_where_it_has_an_archive(tmp_path, exported):
+    node = FakeNode(tmp_path / "new", kernels=(SECOND, KERNEL))
+    keep(node, exported)
+    result = run(node)
+    assert [(item["action"], item["kernel"]) for item in result["steps"]] == [
+        ("add", None), ("build", SECOND), ("install", SECOND), ("load", KERNEL), ("install", KERNEL)]
+    assert result["unfit"] == [] and result["compiled"] == []
+
+
+@pytest.mark.parametrize("spoil, unfit", [("cut", 0), ("other source", 1)])
+def test_an_archive_of_the_store_that_is_of_no_use_is_compiled_anew(tmp_path, exported, spoil, unfit):
+    node = FakeNode(tmp_path / "new")
+    keep(node, exported, content="half" if spoil == "cut" else None)
+    if spoil == "other source":
+        write(node.root, "/usr/src/nvidia-current-%s/dkms.conf" % NEW, 'PACKAGE_NAME="nvidia-current"\nPACKAGE_VERSION="%s"\n# patched\n' % NEW)
+    result = run(node)
+    assert actions(result) == ["add", "build", "install"] and len(result["unfit"]) == unfit
+    assert not unfit or "its dkms.conf is not the one of the source on this node" in result["unfit"][0]
+
+
+def test_what_is_compiled_is_kept_where_somebody_takes_it(node):
+    result = task(node, publish=True).run()
+    item, = result["compiled"]
+    assert item["path"] == node.path(trees.STORE, "nvidia-current_%s_%s_x86_64_gcc-12.2.0.dkms.tar.gz" % (NEW, KERNEL)) and trees.whole(item["path"]) == item["sha256"]
+    assert os.stat(node.path(trees.STORE)).st_mode & 0o777 == 0o755, "whoever logs in can fetch it"
+    assert task(node, publish=True).run()["compiled"] == []
+
+
+def test_prepared_compiles_apart_and_keeps_what_is_installed_for_the_way_back(tmp_path):
+    node = FakeNode(tmp_path / "node", versions=(OLD,))
+    run(node, version=OLD)
+    node.packages["/a/nvidia-kernel-dkms.deb"] = NEW
+    before = task(node, version=OLD).preview()["kernels"]
+    result = run(node, "prepared", name="nvidia-current", source_packages=["/a/firmware.deb", "/a/nvidia-kernel-dkms.deb"])
+    assert [(item["action"], item.get("version")) for item in result["steps"]] == [("keep", OLD), ("prepare", None)]
+    assert task(node, version=OLD).preview()["kernels"] == before and not task(node, version=OLD).due(), "what serves is as it was"
+    kept = sorted(name for name in os.listdir(node.path(trees.STORE)) if name.endswith(trees.SUFFIX))
+    assert kept == ["nvidia-current_%s_%s_x86_64_gcc-12.2.0.dkms.tar.gz" % (version, KERNEL) for version in (OLD, NEW)]
+    assert [call[:6] for call in compiled(node)][-1] == list(dkms_apart.QUIETLY), "jobs run beside it"
+    assert not os.path.exists(node.path(dkms_apart.WORKSHOP))
+    # the down slot, with the package in place
+    node.source(NEW)
+    builds = len(compiled(node))
+    assert actions(run(node, remove_stale=True)) == ["load", "uninstall", "install", "remove"] and len(compiled(node)) == builds
+    # and the way back
+    assert actions(run(node, version=OLD, remove_stale=True)) == ["load", "uninstall", "install", "remove"] and len(compiled(node)) == builds
+
+
+def test_prepared_needs_nothing_where_the_version_is_installed(node):
+    run(node)
+    result = run(node, "prepared", name="nvidia-current")
+    assert not result["changed"] and result["compiled"] == []
+
+
+def test_prepared_takes_what_the_controller_brought(tmp_path, exported):
+    node = FakeNode(tmp_path / "new", versions=())
+    foretold = task(node, "prepared", name="nvidia-current", archives_offered=[os.path.basename(exported["path"])]).preview()
+    assert not foretold["changed"], "what comes from the controller is not compiled"
+    keep(node, exported)
+    assert not run(node, "prepared", name="nvidia-current")["changed"] and compiled(node) == []
+
+
+@pytest.mark.parametrize("packages, words", [
+    ([], "neither in /usr/src nor in a package: looked into none"),
+    (["/a/firmware.deb"], "looked into /a/firmware.deb. Next step: download the driver's packages first"),
+    (["/a/broken.deb"], "The package /a/broken.deb cannot be unpacked: dpkg-deb: error: not a Debian format archive"),
+])
+def test_prepared_without_the_source_names_what_it_looked_into(tmp_path, packages, words):
+    node = FakeNode(tmp_path / "node", versions=())
+    with pytest.raises(dkms_act.ActError, match=words):
+        task(node, "prepared", name="nvidia-current", source_packages=packages).run()
+    assert compiled(node) == [] and not os.path.exists(node.path(dkms_apart.WORKSHOP))
+
+
+def test_a_preparation_that_cannot_be_compiled_tells_the_log_and_leaves_nothing(tmp_path):
+    node = FakeNode(tmp_path / "node", versions=(NEW,))
+    node.fail["build"] = (10, "", "Error! Bad return status for module build")
+    with pytest.raises(dkms_act.ActError) as caught:
+        task(node, "prepared", name="nvidia-current").run()
+    assert "cannot be compiled for kernel %s ahead of its installation" % KERNEL in str(caught.value) and "Nothing in use was changed" in str(caught.value)
+    assert caught.value.details["make_log"] and not os.path.exists(node.path(dkms_apart.WORKSHOP)) and os.listdir(node.path(trees.STORE)) == []
+
+
+def test_a_preparation_without_headers_is_refused(tmp_path):
+    node = FakeNode(tmp_path / "node", versions=(NEW,))
+    shutil.rmtree(node.path("/usr/src/linux-headers-%s" % KERNEL))
+    write(node.root, "/boot/config-%s" % KERNEL, recorded("kernel-config.txt"))
+    with pytest.raises(dkms_act.ActError, match="The headers of kernel %s are not installed" % KERNEL):
+        task(node, "prepared", name="nvidia-current").run()
+
+
+def test_what_a_killed_preparation_left_is_removed_first(tmp_path):
+    node = FakeNode(tmp_path / "node", versions=(NEW,))
+    write(node.root, dkms_apart.WORKSHOP + "/x/tree/half", "")
+    run(node, "prepared", name="nvidia-current")
+    assert not os.path.exists(node.path(dkms_apart.WORKSHOP))
+
+
+def test_the_store_does_not_grow_for_ever(tmp_path):
+    node = FakeNode(tmp_path / "node")
+    store = node.path(trees.STORE)
+    os.makedirs(store)
+    names = ["nvidia-current_%s_%s_x86_64_gcc-12.2.0.dkms.tar.gz" % item for item in ((OLD, KERNEL), (NEW, KERNEL), (NEW, "6.1.0-1-amd64"), ("530.1.1", KERNEL))]
+    for age, name in enumerate(names):
+        for end in ("", ".sha256"):
+            Path(store, name + end).write_text("x", encoding="utf-8")
+        os.utime(os.path.join(store, name), (1000 - age, 1000 - age))
+    result = run(node, remove_stale=True)
+    assert [item["action"] for item in result["steps"]][-2:] == ["forget", "forget"]
+    assert sorted(os.listdir(store)) == sorted(name + end for name in names[:2] for end in ("", ".sha256"))
 
 
 def test_other_versions_go_when_the_wanted_one_is_in_place(tmp_path):

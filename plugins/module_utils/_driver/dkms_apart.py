@@ -1,0 +1,79 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""Compiling a module version that is not installed, beside the one that serves: in a tree of its own, at the lowest priority."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+
+from . import dkms, files
+from .dkms_act import COMMAND_TIMEOUT_S, ActError
+
+WORKSHOP = "/var/lib/gpufleet/dkms-build"
+# Jobs run on the node meanwhile: nice(1), and the idle class of ionice(1) where the disk scheduler has one.
+QUIETLY = ("nice", "-n", "19", "ionice", "-c", "3")
+
+
+class Workshop:
+    """A private directory with a module's source and an empty DKMS tree. ``with`` removes it, and first what a killed run left."""
+
+    def __init__(self, tree, packages):
+        self.tree, self.packages = tree, packages
+        self.directory = None
+
+    def __enter__(self):
+        base = files.under(self.tree.root, WORKSHOP)
+        shutil.rmtree(base, ignore_errors=True)
+        os.makedirs(base, mode=0o700)
+        self.directory = tempfile.mkdtemp(dir=base)
+        os.mkdir(self._path("tree"))
+        return self
+
+    def __exit__(self, *exc):
+        shutil.rmtree(files.under(self.tree.root, WORKSHOP))
+
+    def _path(self, *parts):
+        return os.path.join(self.directory, *parts)
+
+    def sources(self):
+        """The directory with the module's source: the node's own, or that of the first package that holds it."""
+        wanted = "%s-%s" % (self.tree.name, self.tree.version)
+        own = files.under(self.tree.root, "/usr/src")
+        if os.path.isfile(os.path.join(own, wanted, "dkms.conf")):
+            return own
+        for number, package in enumerate(self.packages):
+            target = self._path("package-%d" % number)
+            rc, out, err = self.tree.runner(["dpkg-deb", "-x", package, target], COMMAND_TIMEOUT_S)
+            if rc:
+                raise ActError("The package %s cannot be unpacked: %s." % (package, (err or out).strip() or "rc %s" % rc))
+            found = os.path.join(target, "usr/src")
+            if os.path.isfile(os.path.join(found, wanted, "dkms.conf")):
+                return found
+        raise ActError("The source of %s %s is neither in /usr/src nor in a package: looked into %s. Next step: download the driver's packages first." % (
+            self.tree.name, self.tree.version, ", ".join(self.packages) or "none"))
+
+    def compile(self, kernel, store, compiler):
+        """Compile for one kernel, and leave the archive in the store; answers what :meth:`Tree.export` does."""
+        tree, apart = self.tree, (self._path("tree"), self.sources())
+        argv = dkms.command("build", tree.name, tree.version, kernel, tree.arch, apart=apart)
+        rc, out, err = tree.runner(list(QUIETLY) + argv, tree.build_timeout_s)
+        if rc:
+            raise self.failure(kernel, rc, out, err)
+        return tree.export(kernel, store, compiler, apart)
+
+    def failure(self, kernel, rc, out, err):
+        """The reason, with the end of the log: the directory it lies in is removed."""
+        log = self._path("tree", self.tree.name, self.tree.version, "build/make.log")
+        tail = (files.read_text(log) or "").splitlines()[-dkms.LOG_LINES:]
+        text = "%s %s cannot be compiled for kernel %s ahead of its installation: dkms build ended with rc %s: %s. Nothing in use was changed." % (
+            self.tree.name, self.tree.version, kernel, rc, dkms.meaning(rc))
+        said = "\n".join(part for part in (out.strip(), err.strip()) if part)
+        text += "\ndkms said:\n%s" % said if said else ""
+        text += "\nThe last %d lines of make.log:\n%s" % (len(tail), "\n".join(tail)) if tail else ""
+        return ActError(text, kernel=kernel, action="prepare", rc=rc, rc_meaning=dkms.meaning(rc), stdout=out, stderr=err, make_log=tail)

@@ -1,0 +1,125 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""The controller's directory of compiled modules: what is in it, and which node compiles what is missing."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import tempfile
+import time
+
+SUFFIX = ".dkms.tar.gz"
+CLAIMS = ".claims"
+POLL_S = 0.5
+
+
+class ArchiveError(Exception):
+    """The directory cannot be worked with, or what came does not agree with its digest."""
+
+
+def offered(directory, version):
+    """Names of the archives of a version; the digest is written last, so that an archive with it is whole."""
+    try:
+        names = sorted(os.listdir(directory))
+    except FileNotFoundError:
+        return []
+    return [name for name in names if name.endswith(SUFFIX) and "_%s_" % (version,) in name and name + ".sha256" in names]
+
+
+class Claims:
+    """Leave to compile archives, one node each. A lock ends with the process that holds it, so that a killed run leaves none behind.
+
+    ``say(node)`` is called once for every node that is waited for; ``waited_for`` lists them.
+    """
+
+    def __init__(self, directory, names, node, timeout_s, say):
+        self.directory, self.names, self.node, self.timeout_s, self.say = directory, sorted(names), node, timeout_s, say
+        self.waited_for = []
+        self.stack = contextlib.ExitStack()
+
+    def __enter__(self):
+        try:
+            place = os.path.join(self.directory, CLAIMS)
+            os.makedirs(place, mode=0o700, exist_ok=True)
+            deadline = time.monotonic() + self.timeout_s
+            # Always in the order of their names: two nodes never wait for each other.
+            for name in self.names:
+                self._take(os.path.join(place, name), deadline)
+        except OSError as exc:
+            self.stack.close()
+            raise ArchiveError("cannot be written to: %s" % (exc.strerror or exc)) from exc
+        except BaseException:
+            self.stack.close()
+            raise
+        return self
+
+    def __exit__(self, *exc):
+        self.stack.close()
+
+    def _take(self, path, deadline):
+        handle = self.stack.enter_context(open(path, "a+", encoding="utf-8"))
+        while not self._locked(handle):
+            holder = self._holder(handle)
+            if holder not in self.waited_for:
+                self.waited_for.append(holder)
+                self.say(holder)
+            if time.monotonic() >= deadline:
+                raise ArchiveError("is waited for in vain: after %d s node %s still compiles %s" % (self.timeout_s, holder, os.path.basename(path)))
+            time.sleep(POLL_S)
+        handle.truncate(0)
+        handle.write(json.dumps({"node": self.node, "pid": os.getpid()}))
+        handle.flush()
+
+    @staticmethod
+    def _locked(handle):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    @staticmethod
+    def _holder(handle):
+        handle.seek(0)
+        try:
+            return str(json.loads(handle.read())["node"])
+        except (ValueError, KeyError, TypeError):
+            return "unknown"
+
+
+def receive(directory, name, digest, fetch):
+    """Bring an archive into the directory. ``fetch(path)`` writes it there; it appears under its name when it agrees with the digest."""
+    handle, temporary = tempfile.mkstemp(prefix=".", dir=directory)
+    os.close(handle)
+    try:
+        fetch(temporary)
+        found = hashlib.sha256()
+        with open(temporary, "rb") as stream:
+            for block in iter(lambda: stream.read(1024 * 1024), b""):
+                found.update(block)
+            os.fsync(stream.fileno())
+        if found.hexdigest() != digest:
+            raise ArchiveError("got %s with sha256 %s, and the node says %s" % (name, found.hexdigest(), digest))
+        os.chmod(temporary, 0o644)
+        # Without its digest an archive is not offered: an older one goes first, the new one comes last.
+        beside = os.path.join(directory, name + ".sha256")
+        if os.path.lexists(beside):
+            os.unlink(beside)
+        os.replace(temporary, os.path.join(directory, name))
+        with open(temporary, "w", encoding="ascii") as stream:
+            stream.write("%s  %s\n" % (digest, name))
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, beside)
+    finally:
+        if os.path.exists(temporary):
+            os.unlink(temporary)

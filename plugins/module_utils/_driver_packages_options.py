@@ -28,6 +28,7 @@ ARGUMENT_SPEC = dict(
     exclude_unattended=dict(type="bool"),
     dkms_build=dict(type="str", choices=["postinst", "deferred"], default="postinst"),
     allow_removal=dict(type="list", elements="str", default=[]),
+    keep=dict(type="bool", default=False),
     min_free_mib=dict(type="int", default=512),
     require=dict(type="list", elements="str", choices=["gpu", "headers"], default=[]),
     repository_ready=dict(type="bool", default=True),

@@ -93,6 +93,14 @@ options:
     type: list
     elements: str
     default: []
+  keep:
+    description:
+      - Keep the packages of the driver on the node, in C(/var/lib/gpufleet/packages), of the version that is installed before it is changed, and of the one
+        that takes its place. A version that is kept can be installed and gone back to without a mirror and without a network.
+      - When the installed version cannot be kept, since it is neither in the cache nor at a mirror, nothing is changed.
+      - Where the package manager is dnf nothing is kept.
+    type: bool
+    default: false
   min_free_mib:
     description:
       - MiB that must be left over on every file system that the change writes to (the package cache, C(/usr), the DKMS tree,
@@ -202,6 +210,13 @@ resolved:
           known. M(gpufleet.lifecycle.dkms_module) writes and reads such archives.
       type: dict
       sample: {6.1.0-50-amd64: nvidia-current_535.261.03_6.1.0-50-amd64_x86_64_gcc-12.2.0.dkms.tar.gz}
+    module_archives:
+      description:
+        - Files on the node that hold the source of the kernel module, for M(gpufleet.lifecycle.dkms_module) with
+          O(gpufleet.lifecycle.dkms_module#module:state=prepared). Empty in check mode, for prebuilt modules, and where the package manager is dnf.
+      type: list
+      elements: str
+      sample: [/var/lib/gpufleet/packages/nvidia-kernel-dkms_535.261.03-1_amd64.deb]
     refusals: {description: The part of RV(refusals) that is about the set., type: list, elements: dict}
 gpus:
   description: The node's GPUs and their architectures, by which O(flavour) was judged.
@@ -235,7 +250,7 @@ refusals:
         - One of V(unsupported_os), V(unknown_version), V(partly_available), V(no_solution), V(mixed_set), V(kernel_change),
           V(removal), V(held), V(not_exact), V(disk), V(disk_unknown), V(transitional), V(no_prebuilt_module), V(no_component),
           V(no_stream), V(no_hold), V(impossible_flavour), V(unknown_gpu), V(unknown_source), V(below_floor), V(floor_unknown), and for
-          O(require) V(no_gpu), V(no_kernel), V(no_headers).
+          O(require) V(no_gpu), V(no_kernel), V(no_headers). V(cannot_keep) is for O(keep).
       type: str
     packages: {description: The packages it is about., type: list, elements: str}
     found: {description: What was found., type: str}
@@ -268,6 +283,11 @@ holds:
     age_days: {description: Days since then., type: int}
     newer: {description: "Newer versions that there are, newest first.", type: list, elements: str}
     security: {description: "Those that fix a vulnerability. V(null) when the package manager cannot tell.", type: list, elements: str}
+unkept:
+  description: New packages that could not be kept for O(keep). They are installed all the same.
+  returned: always
+  type: list
+  elements: str
 repaired:
   description: Whether an interrupted run of the package manager was found, and finished unless in check mode.
   returned: always

@@ -13,6 +13,12 @@ import pytest
 OLD, NEW = "535.216.03", "535.261.03"
 PACKAGE = {OLD: "535.216.03-2~bpo12+1", NEW: "535.261.03-1"}
 
+# No mirror, no index of one, and nothing in apt's cache.
+CUT_OFF = ("mkdir /root/away && mv /etc/apt/sources.list.d /var/lib/apt/lists /var/cache/apt/archives /root/away && "
+           "mkdir -p /etc/apt/sources.list.d /var/lib/apt/lists/partial /var/cache/apt/archives/partial && rm -f /var/cache/apt/*.bin")
+RECONNECT = ("rm -rf /etc/apt/sources.list.d /var/lib/apt/lists /var/cache/apt/archives && mv /root/away/sources.list.d /etc/apt && "
+             "mv /root/away/lists /var/lib/apt && mv /root/away/archives /var/cache/apt && rmdir /root/away && rm -f /var/cache/apt/*.bin")
+
 
 def driver_packages(host):
     shown = host.check_output("dpkg-query -W -f '${source:Package} ${Package} ${Version} ${db:Status-Want}\\n'").splitlines()
@@ -101,10 +107,26 @@ class TestLife:
         assert up_1.check_output("sha256sum < /root/away.ko") == up_1.check_output("sha256sum < " + kernel_module(up_1)), "it is the same build"
         up_1.run_expect([0], "rm /root/away.ko")
 
-    def test_rollback_takes_the_upgraded_node_back(self, up_1, up_2, run, ask, baselines, before, boot_id, artifacts):
+    def test_all_that_could_be_done_was_done_before_the_node_was_drained(self, up_2, artifacts):
+        node = json.loads((artifacts / "rollouts" / ("upgrade-" + NEW) / "report.json").read_text())["nodes"]["up-2"]
+        assert [step["name"] for step in node["steps"]] == ["evidence", "prestage", "drain", "stop", "install", "prove", "reboot", "validate", "return"]
+        kept = up_2.check_output("ls /var/lib/gpufleet/dkms").split()
+        assert sorted(name.split("_")[1] for name in kept if name.endswith(".gz")) == [OLD, NEW], "of the driver that was replaced too"
+        stored = up_2.check_output("cd /var/lib/gpufleet/packages && for i in *.deb; do dpkg-deb -f $i Package Version | paste -sd ' '; done")
+        for version in (OLD, NEW):
+            assert "Package: nvidia-kernel-dkms Version: %s" % PACKAGE[version] in stored
+
+    def test_rollback_takes_the_upgraded_node_back_without_a_mirror_or_an_archive_of_the_controller(
+            self, up_1, up_2, run, ask, baselines, before, boot_id, artifacts, tmp_path):
         upgraded = boot_id(up_2)
-        outcome = run("gpufleet.lifecycle.rollback", rollback_hosts="up-2")
+        up_2.run_expect([0], CUT_OFF)
+        try:
+            assert "Candidate: (none)" in up_2.check_output("LC_ALL=C apt-cache policy nvidia-driver")
+            outcome = run("gpufleet.lifecycle.rollback", rollback_hosts="up-2", nvidia_driver_tree_dir=str(tmp_path))
+        finally:
+            up_2.run_expect([0], RECONNECT)
         assert (outcome.rc, outcome.failed) == (0, {}), outcome.tail()
+        assert [path.name for path in tmp_path.iterdir()] in ([], [".claims"]), "nothing was compiled"
         assert boot_id(up_2) not in (before["up-2"], upgraded)
         assert_runs(up_2, OLD)
         outcome, result = ask("up-2", "gpu_health", {"phase": "post", "baseline_file": baselines["up-2"], "expected_driver_version": OLD})

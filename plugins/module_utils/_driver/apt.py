@@ -11,9 +11,13 @@ from __future__ import annotations
 import glob
 import os
 import re
+import shutil
+import tempfile
 
 from . import pins
-from .manager import NO_NAMES, Manager, ManagerError, write_atomically
+from .deb_store import Store
+from .manager import NO_NAMES, Manager, ManagerError, tail, write_atomically
+from .trees import sha256_of
 from .versions import compare
 
 # dpkg's own defaults, and ours: a change never waits for an answer at a terminal.
@@ -50,11 +54,12 @@ def parse_show(text):
             "relations": relations, "depends": [[item[0] for item in group] for group in relations],
             "provides": [group[0] for group in parse_depends(fields.get("Provides", ""))],
             "size": int(fields.get("Size") or 0), "installed_kib": int(fields.get("Installed-Size") or 0),
-            "downloadable": bool(fields.get("Filename")),
+            "downloadable": bool(fields.get("Filename")), "sha256": fields.get("SHA256"),
         }
         same = [old for old in index.get(name, []) if old["version"] == record["version"]]
         if same:
             same[0]["downloadable"] = same[0]["downloadable"] or record["downloadable"]
+            same[0]["sha256"] = same[0]["sha256"] or record["sha256"]
             continue
         index.setdefault(name, []).append(record)
     return index
@@ -133,10 +138,10 @@ def parse_simulation(text):
 
 
 def parse_uris(text):
-    """``apt-get --print-uris`` -> ``{archive: bytes}`` of what is not in the cache yet."""
+    """``apt-get --print-uris`` -> ``{archive: bytes}`` of what is not on the machine yet."""
     found = {}
     for line in text.splitlines():
-        match = re.match(r"^'[^']+' (\S+) ([0-9]+)", line)
+        match = re.match(r"^'(?!file:|/)[^']+' (\S+) ([0-9]+)", line)
         if match:
             found[match.group(1)] = int(match.group(2))
     return found
@@ -185,8 +190,15 @@ class Apt(Manager):
     """apt and dpkg of one machine."""
 
     name = "apt"
+    keeps = True
     unattended_file = "/etc/apt/apt.conf.d/53gpufleet-nvidia-driver"
     error = AptError
+
+    def __init__(self, runner, root="/", lock_timeout_s=300, timeout_s=3600):
+        super().__init__(runner, root, lock_timeout_s, timeout_s)
+        self.store = Store(runner, root)
+        self.kept = {}  # what the store has, as read with the index
+        self.there = {}  # what is installed, as read last
 
     @property
     def lock_options(self):
@@ -195,15 +207,18 @@ class Apt(Manager):
     # reading
 
     def installed(self):
-        return parse_query(self.run("dpkg-query", ["dpkg-query", "-W", "-f", QUERY_FORMAT], ok=(0, 1)))
+        self.there = parse_query(self.run("dpkg-query", ["dpkg-query", "-W", "-f", QUERY_FORMAT], ok=(0, 1)))
+        return self.there
 
     def index(self, name_pattern, also=()):
         names = [] if name_pattern == NO_NAMES else self.run("apt-cache pkgnames", ["apt-cache", "pkgnames"]).split()
         wanted = sorted(set(name for name in names if re.search(name_pattern, name)) | set(also))
-        if not wanted:
-            return {}
+        if name_pattern != NO_NAMES:
+            self.kept = self.store.index()
+        stored = [item["control"] for (name, dummy), item in sorted(self.kept.items()) if re.search(name_pattern, name) or name in also]
         # 100: some names are virtual and have no record, which is no error here
-        return parse_show(self.run("apt-cache show", ["apt-cache", "show", "--"] + wanted, ok=(0, 100)))
+        shown = self.run("apt-cache show", ["apt-cache", "show", "--"] + wanted, ok=(0, 100)) if wanted else ""
+        return parse_show("\n\n".join([shown] + stored))
 
     def security(self, names):
         """``{name: [versions]}`` that the security archives have."""
@@ -217,9 +232,15 @@ class Apt(Manager):
         broken = sorted(name for name, have in installed.items() if have["installed"] and not have["ok"])
         return sorted(os.path.basename(name) for name in journal), broken
 
-    @staticmethod
-    def arguments(wanted, obsolete=(), stream=None):
-        return ["%s=%s" % item for item in sorted(wanted.items())] + ["%s-" % name for name in obsolete]
+    def arguments(self, wanted, obsolete=(), stream=None):
+        """Words for apt-get. What is kept here is taken from here: that needs no mirror, and no network."""
+        return sorted(self.word(name, version) for name, version in wanted.items()) + ["%s-" % name for name in obsolete]
+
+    def word(self, name, version):
+        kept = self.kept.get((name, version))
+        if kept and self.there.get(name, {}).get("version") != version:
+            return kept["path"]
+        return "%s=%s" % (name, version)
 
     @staticmethod
     def fix_options(broken):
@@ -243,6 +264,49 @@ class Apt(Manager):
     def to_download(self, arguments, options=()):
         command = ["apt-get", "-q", "-y", "--print-uris"] + list(INSTALL_OPTIONS) + list(options) + ["install"] + list(arguments)
         return parse_uris(self.run("apt-get --print-uris", command))
+
+    # the node's own store
+
+    def unkept(self, wanted):
+        """Those of ``{name: version}`` that are not in the store."""
+        kept = self.store.index()
+        return dict(item for item in wanted.items() if item not in kept)
+
+    def cached(self, wanted, index):
+        """``{(name, version): path}`` of those that lie in apt's cache, as the index knows them."""
+        found = {}
+        for name, version in wanted.items():
+            plain = name.split(":", 1)[0]
+            digests = [record["sha256"] for record in index.get(name, []) if record["version"] == version and record["sha256"]]
+            for path in sorted(glob.glob(glob.escape(self.path("/var/cache/apt/archives", "%s_%s_" % (plain, version.replace(":", "%3a")))) + "*.deb")):
+                if not digests or sha256_of(path) in digests:
+                    found[(name, version)] = path
+        return found
+
+    def keep(self, wanted, index):
+        """Put packages into the store, from apt's cache or a mirror; answers ``{name: why}`` of those that cannot be had."""
+        due = self.unkept(wanted)
+        archives = self.cached(due, index)
+        wrong = self.store.add(archives)
+        for name, version in sorted(due.items()):
+            if (name, version) not in archives:
+                self.fetch(name, version, wrong)
+        return dict((name, why) for (name, dummy), why in wrong.items())
+
+    def fetch(self, name, version, wrong):
+        """Download one package into the store; ``apt-get download`` writes into its working directory alone."""
+        place = tempfile.mkdtemp(prefix="gpufleet-packages-")
+        try:
+            argv = ["env", "--chdir=%s" % place, "apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", "%s=%s" % (name, version)]
+            rc, out, err = self.runner(argv, self.timeout_s)
+            archives = glob.glob(os.path.join(place, "*.deb"))
+            if rc or len(archives) != 1:
+                why = [line for line in err.splitlines() if line.startswith("E: ")] or [tail((out + err).strip(), 1)]
+                wrong[(name, version)] = "it is not in apt's cache, and no mirror that this node knows has it (%s)" % why[0]
+            else:
+                wrong.update(self.store.add({(name, version): archives[0]}))
+        finally:
+            shutil.rmtree(place)
 
     # acting
 

@@ -117,6 +117,9 @@ class Manager:
         """``(why, next step)`` when a hold would hold nothing on this machine."""
         return None
 
+    # Whether the machine can keep packages for the way back; then there are ``unkept``, ``cached``, ``keep`` and ``store``, see _driver.apt.
+    keeps = False
+
     def forget(self, names):
         """Holds of packages that are gone: nothing is left of them unless the manager keeps a list."""
 

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 
 from . import dkms, dkms_act, files, flavour, floors, holds, kernels, needs, packages, pci, transaction, workloads
@@ -31,6 +32,7 @@ class PackageChange:
         self.options = options
         self.actions = []
         self.repaired = False
+        self.unkept = []
         self.started = time.time()
         self.words = transaction.WORDS[manager.name]
 
@@ -42,6 +44,7 @@ class PackageChange:
         table, refusals = packages.decide_system(manager.os_release(), options["source"])
         plan = {
             "table": table, "installed": {}, "index": {}, "journal": [], "broken": [], "resolved": None, "refusals": refusals, "lacking": [], "flavour": None,
+            "keep": {}, "before": {}, "keep_new": {},
             "arguments": [], "removable": list(options["allow_removal"]), "disk": {}, "download_bytes": 0, "transaction": transaction.nothing(),
         }
         if table is None:
@@ -77,6 +80,7 @@ class PackageChange:
         plan["resolved"] = resolved
         plan["refusals"] += resolved["refusals"]
         resolved["trees"] = self.tree_names(resolved)
+        resolved["module_archives"] = []
         if not resolved["resolvable"]:
             return
         stream = self.stream_change(plan, resolved)
@@ -97,6 +101,8 @@ class PackageChange:
             self.read_dkms_name(resolved)
         if self.options["state"] == "downloaded" or not transaction.is_empty(plan["transaction"]):
             self.plan_disk(plan)
+        if self.options["keep"] and self.manager.keeps and self.options["state"] in ("downloaded", "present"):
+            self.plan_keep(plan)
 
     def resolve(self, plan):
         """The set, of the flavour that was asked for or that the GPUs ask for, at or above every floor."""
@@ -137,6 +143,14 @@ class PackageChange:
             compiler = dkms.compiler_id(dkms.kernel_config(self.manager.root, kernel))
             names[kernel] = dkms.tree_name(resolved["dkms_name"], resolved["dkms_version"], kernel, kernels.architecture(), compiler) if compiler else None
         return names
+
+    def find_module_archives(self, plan):
+        """The files that hold the module's source, where the manager has them."""
+        resolved, manager = plan["resolved"], self.manager
+        if resolved and resolved["dkms_name"] and manager.keeps:
+            named = dict(item for item in resolved["packages"].items() if re.search(packages.SOURCE_PATTERN, item[0]))
+            found = dict(manager.cached(named, plan["index"]), **dict((key, item["path"]) for key, item in manager.store.index().items() if key in named.items()))
+            resolved["module_archives"] = sorted(found.values())
 
     def read_dkms_name(self, resolved):
         """What the installed package calls its module: the table's name is what it should be, and tells nothing of a mirror's own package."""
@@ -180,6 +194,18 @@ class PackageChange:
         free = self.manager.filesystems(needs)
         plan["refusals"] += transaction.decide_disk(needs, free, self.options["min_free_mib"] * packages.MIB, self.manager.name)
 
+    def plan_keep(self, plan):
+        """What goes into the node's store: what is installed and would be changed, for the way back, and what takes its place."""
+        manager, after = self.manager, plan["resolved"]["packages"]
+        changes = not transaction.is_empty(plan["transaction"])
+        before = plan["before"] = packages.driver_versions(plan["table"], plan["installed"]) if changes else {}
+        due, new = manager.unkept(before), manager.unkept(after)
+        cached = manager.cached(dict(due, **new), plan["index"])
+        plan["keep"], lost = packages.obtainable(due, cached, plan["index"])
+        plan["keep_new"], dummy = packages.obtainable(new, cached, plan["index"])
+        if lost:
+            plan["refusals"].append(packages.cannot_keep(lost))
+
     # what is wanted beside the packages
 
     def hold_changes(self, plan, installed):
@@ -218,9 +244,9 @@ class PackageChange:
         if state == "resolved":
             return False
         if state == "downloaded":
-            return plan["download_bytes"] > 0
+            return plan["download_bytes"] > 0 or bool(plan["keep"] or plan["keep_new"])
         holds = any(self.hold_changes(plan, self.foreseen(plan))) if plan["resolved"] else False
-        return bool(plan["journal"] or plan["broken"] or not transaction.is_empty(plan["transaction"]) or holds or self.files_due(plan))
+        return bool(plan["journal"] or plan["broken"] or not transaction.is_empty(plan["transaction"]) or holds or self.files_due(plan) or plan["keep"] or plan["keep_new"])
 
     def answer(self, plan):
         """The part of the result that every way out has."""
@@ -230,7 +256,7 @@ class PackageChange:
             "resolvable": resolved["resolvable"] if resolved else None, "reason": " ".join(unresolved), "resolved": resolved,
             "transaction": plan["transaction"], "refusals": plan["refusals"], "disk": plan["disk"], "download_bytes": plan["download_bytes"],
             "gpus": plan["flavour"]["gpus"] if plan["flavour"] else [], "flavour_reason": plan["flavour"]["reason"] if plan["flavour"] else "",
-            "actions": self.actions, "repaired": self.repaired or bool(plan["journal"] or plan["broken"]),
+            "unkept": self.unkept, "actions": self.actions, "repaired": self.repaired or bool(plan["journal"] or plan["broken"]),
         }
 
     def difference(self, plan, changed):
@@ -258,8 +284,8 @@ class PackageChange:
     def foresee(self, plan):
         """The sentences of what a run would do, for check mode."""
         if self.options["state"] == "downloaded":
-            return ["download %d MiB of packages" % -(-plan["download_bytes"] // packages.MIB)] if plan["download_bytes"] else []
-        sentences = []
+            return self.keeping(plan, "keep") + (["download %d MiB of packages" % -(-plan["download_bytes"] // packages.MIB)] if plan["download_bytes"] else [])
+        sentences = self.keeping(plan, "keep")
         if plan["journal"] or plan["broken"]:
             sentences.append("finish an interrupted %s run: %s" % (self.words["repair"], ", ".join(plan["journal"] + plan["broken"])))
         sentences += transaction.action_sentences(plan["transaction"])
@@ -269,6 +295,10 @@ class PackageChange:
         sentences += ["hold %s" % ", ".join(hold)] if hold else []
         sentences += ["lift the hold of %s" % ", ".join(unhold)] if unhold else []
         return sentences + ["%s %s" % ("remove" if content is None else "write", path) for path, content in self.files_due(plan)]
+
+    def keeping(self, plan, what):
+        listing = ", ".join("%s %s" % item for item in sorted(plan[what].items()))
+        return ["keep for the way back: %s" % listing] if listing else []
 
     def held(self, installed, plan):
         """``{name: version}`` of the driver's packages that are held."""
@@ -308,9 +338,12 @@ class PackageChange:
         return True
 
     def act(self, plan):
+        self.keep(plan)
         if self.options["state"] == "downloaded":
-            self.manager.download(plan["arguments"], self.manager.download_options(plan["broken"]))
-            self.actions += self.foresee(plan)
+            if plan["download_bytes"]:
+                self.manager.download(plan["arguments"], self.manager.download_options(plan["broken"]))
+            self.actions = self.foresee(plan)
+            self.keep_new(plan)
             return
         try:
             if not transaction.is_empty(plan["transaction"]) or plan["broken"]:
@@ -318,6 +351,21 @@ class PackageChange:
         finally:
             self.restore_holds(plan)
         self.write_files(plan)
+        self.keep_new(plan)
+
+    def keep(self, plan):
+        """The way back first: without it nothing is begun."""
+        wrong = self.manager.keep(plan["keep"], plan["index"]) if plan["keep"] else {}
+        if wrong:
+            raise ChangeFailed("The driver that is installed cannot be kept for the way back: %s. Nothing was changed. Next step: %s." % (
+                "; ".join("%s: %s" % item for item in sorted(wrong.items())), packages.KEEP_STEP))
+        self.actions += self.keeping(plan, "keep")
+
+    def keep_new(self, plan):
+        """What was brought, from the cache where it lies now. That some of it cannot be kept is told, and no failure: it is there."""
+        self.unkept = sorted(self.manager.keep(plan["keep_new"], plan["index"])) if plan["keep_new"] else []
+        if plan["before"] and self.options["state"] == "present":
+            self.manager.store.forget(set(plan["before"].items()) | set(plan["resolved"]["packages"].items()))
 
     def run_transaction(self, plan):
         options = self.manager.fix_options(plan["broken"])

@@ -38,5 +38,6 @@ def run(module, change, acting):
     if changed:
         change.act(plan)
     installed = change.verify(plan)
+    change.find_module_archives(plan)
     change.record_holds(plan, installed)
     return dict(result, actions=change.actions, holds=change.holds(plan, installed))

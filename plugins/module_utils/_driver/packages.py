@@ -19,6 +19,8 @@ from .versions import KEYS, is_driver_version, upstream
 
 MIB = 1024 * 1024
 BRANCH = r"[0-9]{3}"
+# Packages that hold the source of the kernel module: the one that registers it with DKMS, or on Ubuntu one of its own.
+SOURCE_PATTERN = r"dkms|kernel-source"
 
 
 def refusal(ident, packages, found, expected, message, next_step):
@@ -421,6 +423,23 @@ def unknown_version(general, table, index, wanted, flavour, known):
         found += "; with flavour %s it is available" % ", ".join(others)
     message = "Driver version %s (flavour %s) is not available on this node: %s." % (wanted, flavour, found)
     return refusal("unknown_version", [root], found, wanted, message, step)
+
+
+KEEP_STEP = "put these packages into apt's cache or on the mirror, or go without a way back (option keep: false, nvidia_driver_keep: false)"
+
+
+def obtainable(wanted, cached, index):
+    """``({name: version}, {name: version})``: what is in the cache or can be downloaded, and what cannot be had."""
+    there = dict((name, version) for name, version in wanted.items() if (name, version) in cached
+                 or any(record["version"] == version and record["downloadable"] for record in index.get(name, [])))
+    return there, dict((name, version) for name, version in wanted.items() if name not in there)
+
+
+def cannot_keep(lost):
+    listing = ", ".join("%s %s" % item for item in sorted(lost.items()))
+    return refusal(
+        "cannot_keep", lost, "neither in apt's cache nor at a mirror: %s" % listing, "the packages of the driver that is installed",
+        "The driver that is installed cannot be kept for the way back: %s cannot be had any more." % listing, KEEP_STEP)
 
 
 def partly_available(version, packages, missing):

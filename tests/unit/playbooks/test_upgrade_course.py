@@ -13,9 +13,10 @@ import time
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import host_tasks
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.stub.plugins.module_utils import stubnode
 
 OLD, NEW = "1.0.1", "2.0.1"
-ALL_STEPS = ["evidence", "drain", "stop", "install", "prove", "reboot", "validate", "return"]
+ALL_STEPS = ["evidence", "prestage", "drain", "stop", "install", "prove", "reboot", "validate", "return"]
 
 
 def wait_for(condition, seconds=120):
@@ -65,9 +66,11 @@ def test_every_node_is_taken_once_and_a_second_run_takes_none(fleet):
         copy = fleet.nodes / name / "state" / "baseline.json"
         assert json.loads(copy.read_text()) == fleet.document(name, "baseline") and copy.stat().st_mode & 0o777 == 0o600
         assert fleet.document(name, "baseline")["schema"] == "gpufleet.baseline/1"
-        assert sorted(path.name for path in copy.parent.iterdir()) == ["baseline.json", "nouveau.conf", "unattended.conf"]
+        assert sorted(path.name for path in copy.parent.iterdir()) == ["baseline.json"], "what keeps other drivers away is there since it was brought up"
         assert fleet.document(name, "services") == {"running": ["nvidia-persistenced.service"]}
         assert fleet.read(name)["reboots_expected"] == [True]
+        assert fleet.read(name)["downloaded"] == NEW
+        assert fleet.read(name)["prepared"] == {"offered": stubnode.archive(NEW), "source_packages": ["/a/nvidia-kernel-dkms.deb"]}
         manifest, log = evidence(fleet, name, "1-before")
         assert (manifest["boot_id"], manifest["missing"]) == ("boot-0", [
             {"part": "nvidia-smi.xml", "reason": "nvidia-smi: command not found"}, {"part": "processes.json", "reason": "not here"}])
@@ -477,7 +480,22 @@ def test_a_node_that_was_drained_in_vain_is_pending_again(fleet):
     assert result.states == {first: "rolled_back", other: "pending"}
     assert fleet.touched() == [first]
     assert result.report["nodes"][other]["reason"].startswith("drained, and not taken down: the failure budget of 1 is spent by %s" % first)
-    assert [step["name"] for step in result.report["nodes"][other]["steps"]] == ["evidence", "drain"]
+    assert [step["name"] for step in result.report["nodes"][other]["steps"]] == ["evidence", "prestage", "drain"]
+
+
+def test_a_node_that_cannot_be_prepared_is_not_drained(fleet):
+    fleet.add("a1", cannot_prestage="Driver version 2.0.1 is not available on this node.")
+    fleet.add("a2")
+    result = fleet.run("upgrade", rollout_failure_budget=2)
+    assert result.rc == 2 and result.states == {"a1": "failed", "a2": "done"} and fleet.touched() == ["a2"]
+    failed = result.report["nodes"]["a1"]
+    assert [step["name"] for step in failed["steps"]] == ["evidence", "prestage"] and "Driver version 2.0.1 is not available" in failed["reason"]
+
+
+def test_the_work_beforehand_can_be_left_out(fleet):
+    fleet.add("a1", cannot_prestage="It would be refused.")
+    result = fleet.run("upgrade", gpu_node_upgrade_prestage=False)
+    assert result.rc == 0 and [step["name"] for step in result.report["nodes"]["a1"]["steps"]] == [name for name in ALL_STEPS if name != "prestage"]
 
 
 def test_a_node_that_waited_for_its_slot_is_looked_at_again(fleet):

@@ -36,7 +36,7 @@ def call(argv, ok=(0,), **options):
 # The module's options, for a change of driver packages.
 OPTIONS = dict(
     flavour="open", kernel_module="dkms", source=None, components=[], floors=[], running_floors=False, state="present", extra_packages=[], hold=True, pin=True,
-    pin_file="/etc/apt/preferences.d/driver.pref", dkms_build="postinst", allow_removal=[], min_free_mib=0, require=[], exclude_unattended=None,
+    pin_file="/etc/apt/preferences.d/driver.pref", dkms_build="postinst", allow_removal=[], min_free_mib=0, require=[], keep=False, exclude_unattended=None,
 )
 
 
@@ -276,6 +276,10 @@ class AptRoot(Root):
             return call(argv[:1] + self.options() + argv[1:], ok=None)
         if argv[0] == "dpkg-query":
             return call(["dpkg-query", "--admindir=%s/var/lib/dpkg" % self.root] + argv[1:], ok=None)
+        if argv[0] == "env":
+            return call(argv[:3] + self.options() + argv[3:], ok=None)
+        if argv[0] == "dpkg-deb":
+            return call(argv, ok=None)
         assert argv[0] == "dpkg", argv
         return call(["dpkg", "--root=%s" % self.root, "--force-not-root", "--force-script-chrootless"] + argv[1:], ok=None)
 

@@ -11,8 +11,8 @@ import shutil
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import apt, transaction
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.package_change import PackageChange
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import apt, deb_store, transaction
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.package_change import ChangeFailed, PackageChange
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import repositories
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import stub_packages as stubs
 
@@ -159,3 +159,107 @@ def test_downloads_are_kept_and_counted_once(machine):
     assert change(machine).plan()["download_bytes"] > 0
     run(machine, state="downloaded")
     assert installed(machine) == {} and not change(machine, state="downloaded").plan()["download_bytes"], list(archive.iterdir())
+
+
+# the node's own store
+
+def cut_off(machine):
+    """No mirror, no index, no cache: what is left is what the node kept."""
+    for place in ("var/lib/apt/lists", "var/cache/apt"):
+        shutil.rmtree(str(machine.root / place), ignore_errors=True)
+        (machine.root / place / ("partial" if place.endswith("lists") else "archives/partial")).mkdir(parents=True)
+    sources = machine.root / "etc/apt/sources.list"
+    sources.write_text("", encoding="utf-8")
+
+
+def store(machine):
+    return machine.root / deb_store.DIRECTORY.lstrip("/")
+
+
+def kept(machine):
+    return sorted(set(path.name.split("_")[1] for path in store(machine).glob("*.deb")))
+
+
+def test_the_way_forth_and_back_needs_no_mirror_once_it_is_kept(machine):
+    run(machine, version="580.173.02", keep=True)
+    again = change(machine, version="580.173.02", keep=True)
+    assert not again.would_change(again.plan()) and kept(machine) == [OLD]
+    ahead = run(machine, state="downloaded", keep=True)
+    assert kept(machine) == [OLD, NEW] and installed(machine)["libnvidia-compute-580-server"] == OLD
+    again = change(machine, state="downloaded", keep=True)
+    assert not again.would_change(again.plan()) and ahead["resolved"]["version"] == NEW
+    cut_off(machine)
+    run(machine, keep=True)
+    assert installed(machine)["libnvidia-compute-580-server"] == installed(machine)["nvidia-dkms-580-server-open"] == NEW
+    run(machine, version="580.173.02", keep=True)
+    assert installed(machine)["libnvidia-compute-580-server"] == installed(machine)["nvidia-dkms-580-server-open"] == OLD
+    again = change(machine, version="580.173.02", keep=True)
+    assert not again.would_change(again.plan())
+
+
+def test_without_the_store_there_is_no_way_back(machine):
+    """What the test before it shows is the store's doing."""
+    run(machine, version="580.173.02")
+    run(machine)
+    cut_off(machine)
+    refusal, = change(machine, version="580.173.02").plan()["refusals"]
+    assert refusal["id"] == "unknown_version"
+
+
+def test_a_driver_that_cannot_be_kept_is_not_replaced(machine, tmp_path):
+    run(machine, version="580.173.02")
+    shutil.rmtree(str(machine.root / "var/cache/apt/archives"))
+    (machine.root / "var/cache/apt/archives/partial").mkdir(parents=True)
+    narrow = tmp_path / "Packages"
+    stanzas = (machine.repository / "Packages").read_text(encoding="utf-8").split("\n\n")
+    narrow.write_text("\n\n".join(stanza for stanza in stanzas if "Version: %s\n" % OLD not in stanza), encoding="utf-8")
+    (machine.root / "etc/apt/sources.list").write_text("deb [trusted=yes] copy:%s ./\n" % tmp_path, encoding="utf-8")
+    assert machine(["apt-get", "update"])[0] == 0
+    plan = change(machine, keep=True).plan()
+    refusal, = plan["refusals"]
+    assert refusal["id"] == "cannot_keep" and "libnvidia-compute-580-server" in refusal["packages"] and "%s cannot be had any more" % OLD in refusal["message"]
+    assert "nvidia_driver_keep: false" in refusal["next_step"] and not store(machine).exists()
+    assert change(machine, keep=False).plan()["refusals"] == []
+
+
+def test_a_mirror_that_goes_away_in_between_stops_it_before_anything_is_changed(machine):
+    run(machine, version="580.173.02")
+    changing = change(machine, keep=True)
+    plan = changing.plan()
+    assert plan["refusals"] == [] and plan["keep"]
+    before = installed(machine)
+    cut_off(machine)
+    with pytest.raises(ChangeFailed, match="cannot be kept for the way back: .*no mirror that this node knows has it.*Nothing was changed"):
+        changing.act(plan)
+    assert installed(machine) == before
+
+
+@pytest.mark.parametrize("spoil", ["content", "list", "not listed"])
+def test_what_is_damaged_in_the_store_is_not_used(machine, spoil):
+    run(machine, version="580.173.02", keep=True)
+    path = next(store(machine).glob("libnvidia-compute-580-server_*.deb"))
+    if spoil == "content":
+        path.unlink()
+        path.write_bytes(b"something else")
+    elif spoil == "list":
+        (store(machine) / deb_store.LIST).write_text("{", encoding="utf-8")
+    else:
+        (store(machine) / deb_store.LIST).write_text("{}", encoding="utf-8")
+    run(machine)
+    cut_off(machine)
+    assert [item["id"] for item in change(machine, version="580.173.02").plan()["refusals"]] == [{"content": "partly_available"}.get(spoil, "unknown_version")]
+
+
+def test_the_store_keeps_the_last_two_drivers(machine):
+    run(machine, version="580.173.02", keep=True)
+    run(machine, keep=True)
+    assert kept(machine) == [OLD, NEW]
+    run(machine, version="595.91.07", keep=True)
+    assert kept(machine) == [NEW, "595.91.07-0ubuntu0.24.04.1"]
+
+
+def test_what_is_no_such_package_is_not_kept(machine, tmp_path):
+    (tmp_path / "fake_1_amd64.deb").write_bytes(b"no package")
+    shelf = apt.Apt(machine, root=str(machine.root)).store
+    assert shelf.add({("fake", "1"): str(tmp_path / "fake_1_amd64.deb")}) == {("fake", "1"): "%s is not a package fake 1" % (tmp_path / "fake_1_amd64.deb")}
+    assert shelf.index() == {}

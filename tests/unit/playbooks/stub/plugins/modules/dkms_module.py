@@ -13,12 +13,17 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils import stubnode
 def main():
     module = AnsibleModule(
         argument_spec=dict(
-            name=dict(type="str"), version=dict(type="str"), archives_offered=dict(type="list", elements="str", default=[]), remove_stale=dict(type="bool"),
+            name=dict(type="str"), state=dict(type="str", default="built"), source_packages=dict(type="list", elements="str"), version=dict(type="str"), archives_offered=dict(type="list", elements="str", default=[]), remove_stale=dict(type="bool"),
             lock_timeout_s=dict(type="int"), step=dict(type="str"),
         ),
         supports_check_mode=True,
     )
-    stubnode.note(stubnode.load(), "was offered %s" % ", ".join(module.params["archives_offered"]))
+    node, offered = stubnode.load(), ", ".join(module.params["archives_offered"])
+    if module.params["state"] == "prepared":
+        node["prepared"] = {"offered": offered, "source_packages": module.params["source_packages"]}
+        stubnode.store(node)
+    else:
+        stubnode.note(node, "was offered %s" % offered)
     module.exit_json(changed=False, stale=[])
 
 

@@ -12,11 +12,20 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils import stubnode
 
 def main():
     # What the real role gives it besides is for the real module.
-    rest = dict(flavour="str", extra_packages="list", hold="bool", pin="bool", dkms_build="str", require="list", min_free_mib="int", lock_timeout_s="int",
+    rest = dict(flavour="str", extra_packages="list", hold="bool", pin="bool", keep="bool", dkms_build="str", require="list", min_free_mib="int", lock_timeout_s="int",
                 apt_lock_timeout_s="int", repository_ready="bool", step="str")
     spec = dict((name, dict(type=kind)) for name, kind in rest.items())
     module = AnsibleModule(argument_spec=dict(spec, version=dict(type="str"), state=dict(type="str")), supports_check_mode=True)
     node, version = stubnode.load(), module.params["version"]
+    resolved = {"packages": {"nvidia-kernel-dkms": version + "-1"}, "upstream": version, "dkms_name": "nvidia-current-open",
+                "trees": {"6.1.0-1-amd64": stubnode.archive(version)}, "module_archives": ["/a/nvidia-kernel-dkms.deb"]}
+    if module.params["state"] == "downloaded":
+        if node.get("cannot_prestage"):
+            module.fail_json(msg="Nothing was changed. %s" % node["cannot_prestage"])
+        # No line in its log: nothing that serves is touched.
+        node["downloaded"] = version
+        stubnode.store(node)
+        module.exit_json(changed=False, resolved=resolved)
     changed = node["disk"] != version
     if not module.check_mode and changed:
         time.sleep(node.get("slow_s", 0))
@@ -44,8 +53,6 @@ def main():
         node["unreachable"] = True
         stubnode.store(node)
     transaction = {"install": [], "upgrade": ["nvidia-kernel-dkms"] if changed else [], "downgrade": [], "remove": []}
-    resolved = {"packages": {"nvidia-kernel-dkms": version + "-1"}, "upstream": version, "dkms_name": "nvidia-current-open",
-                "trees": {"6.1.0-1-amd64": stubnode.archive(version)}}
     module.exit_json(changed=changed, transaction=transaction, resolved=resolved)
 
 

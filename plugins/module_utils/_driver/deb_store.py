@@ -1,0 +1,115 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""The node's own store of driver packages: what it had and what it has, so that the way back needs neither a mirror nor a network.
+
+A flat directory of ``.deb`` files and a list of them, :data:`LIST`: ``{file: {"package", "version", "sha256", "control", "size"}}``. A file that is not in
+the list, or does not agree with it, is none. Only root writes there, and everybody may read: apt gives up its rights to read archives.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+from . import files
+from .manager import write_atomically
+from .trees import sha256_of
+
+DIRECTORY = "/var/lib/gpufleet/packages"
+LIST = "packages.json"
+
+
+class Store:
+    """``root`` is the machine's root directory, ``runner`` runs dpkg-deb there."""
+
+    def __init__(self, runner, root="/", directory=DIRECTORY):
+        self.runner = runner
+        self.directory = files.under(root, directory)
+        self.shown = directory
+
+    def read(self):
+        """The list; empty when there is none or it cannot be read, which means that nothing is kept."""
+        try:
+            found = json.loads(files.read_text(os.path.join(self.directory, LIST)) or "{}")
+        except ValueError:
+            return {}
+        fields = ("package", "version", "sha256", "control", "size")
+        if not isinstance(found, dict) or not all(isinstance(item, dict) and all(key in item for key in fields) for item in found.values()):
+            return {}
+        return dict((name, item) for name, item in found.items() if os.path.basename(name) == name)
+
+    def index(self):
+        """``{(package, version): {"path", "control"}}`` of what is kept and whole."""
+        found = {}
+        for name, item in self.read().items():
+            path = os.path.join(self.directory, name)
+            try:
+                whole = sha256_of(path) == item["sha256"]
+            except OSError:
+                continue
+            if whole:
+                found[(item["package"], item["version"])] = {"path": path, "control": "%s\nFilename: %s\nSize: %d\n" % (
+                    item["control"].strip(), os.path.join(self.shown, name), item["size"])}
+        return found
+
+    def add(self, archives):
+        """Keep archives, ``{(package, version): path}``; answers ``{(package, version): why}`` of those that are not what they should be."""
+        if not archives:
+            return {}
+        os.makedirs(self.directory, exist_ok=True)
+        for path in (os.path.dirname(self.directory), self.directory):
+            os.chmod(path, 0o755)
+        known, wrong = self.read(), {}
+        for (package, version), path in sorted(archives.items()):
+            control = self.control(path)
+            fields = dict(line.split(": ", 1) for line in control.splitlines() if ": " in line and line[:1] != " ")
+            if (fields.get("Package"), fields.get("Version")) != (package.split(":", 1)[0], version):
+                wrong[(package, version)] = "%s is not a package %s %s" % (path, package, version)
+                continue
+            name = os.path.basename(path)
+            target = os.path.join(self.directory, name)
+            if os.path.realpath(path) != os.path.realpath(target):
+                take(path, target)
+            known[name] = {"package": package, "version": version, "sha256": sha256_of(target), "size": os.path.getsize(target), "control": control}
+        self.write(known)
+        return wrong
+
+    def control(self, path):
+        rc, out, dummy = self.runner(["dpkg-deb", "-f", path], 60)
+        return out if rc == 0 else ""
+
+    def write(self, known):
+        write_atomically(os.path.join(self.directory, LIST), json.dumps(known, indent=1, sort_keys=True) + "\n")
+
+    def superfluous(self, wanted):
+        """Files of packages that are not among ``(package, version)``."""
+        return sorted(name for name, item in self.read().items() if (item["package"], item["version"]) not in wanted)
+
+    def forget(self, wanted):
+        """Remove the others; answers their names."""
+        known, gone = self.read(), self.superfluous(wanted)
+        if not gone:
+            return []
+        self.write(dict((name, item) for name, item in known.items() if name not in gone))
+        for name in gone:
+            if os.path.lexists(os.path.join(self.directory, name)):
+                os.unlink(os.path.join(self.directory, name))
+        return gone
+
+
+def take(path, target):
+    """A second name for the file where that can be, else a copy; it appears whole."""
+    temporary = "%s.%d.tmp" % (target, os.getpid())
+    try:
+        os.link(path, temporary)
+    except OSError:
+        shutil.copyfile(path, temporary)
+        with open(temporary, "rb") as stream:
+            os.fsync(stream.fileno())
+    os.chmod(temporary, 0o644)
+    os.replace(temporary, target)

@@ -2,7 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The options that say which packages make a driver. Private to the collection: it may change at any time."""
+"""The options that say which packages make a driver, and which are kept. Private to the collection: it may change at any time."""
 
 from __future__ import annotations
 
@@ -78,4 +78,12 @@ options:
     type: list
     elements: str
     default: []
+  keep:
+    description:
+      - Keep the packages of the driver on the node, in C(/var/lib/gpufleet/packages), of the version that is installed before it is changed, and of the one
+        that takes its place. A version that is kept can be installed and gone back to without a mirror and without a network.
+      - When the installed version cannot be kept, since it is neither in the cache nor at a mirror, nothing is changed.
+      - Where the package manager is dnf nothing is kept.
+    type: bool
+    default: false
 """

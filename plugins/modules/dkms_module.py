@@ -34,6 +34,7 @@ attributes:
     support: full
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
+  - gpufleet.lifecycle._dkms_archives
 options:
   name:
     description:
@@ -80,40 +81,10 @@ options:
         architecture, compiler, the version and vermagic of the module in it, and its signature where Secure Boot is on are checked.
     type: list
     elements: path
-  archive_dir:
-    description:
-      - A directory on the controller with archives, each with a file C(<archive>.sha256) beside it, for O(state=built) and O(state=prepared).
-      - Those that this node would otherwise have to compile are sent to O(store_dir). The node is told their names first, so that nothing is sent that it
-        does not need. A directory that is not there is made.
-      - What the node compiles itself is brought back into it. Of all nodes that this controller has in hand, one compiles and the others wait for its
-        archive, at most O(build_timeout_s); a node whose compilation fails makes way for the next.
-    type: path
-  store_dir:
-    description:
-      - A directory of the node for archives. With O(remove_stale=true), those of kernels that are gone and of all versions but the wanted one and the one
-        last used before it are removed from it.
-    type: path
-    default: /var/lib/gpufleet/dkms
-  source_packages:
-    description:
-      - Packages of the driver on the node, as files, for O(state=prepared). The first that holds the module's source below C(/usr/src) is compiled, unless
-        the source is on the node already. RV(gpufleet.lifecycle.driver_packages#module:resolved.module_archives) names them.
-    type: list
-    elements: path
   remove_stale:
     description:
       - With O(state=built), remove other versions of the module from the DKMS tree for good, once the wanted one was read back for every kernel. DKMS
         prefers a newer one otherwise.
-    type: bool
-    default: false
-  archives_offered:
-    description:
-      - Names of the archives in O(archive_dir). Only the action plugin sets it.
-    type: list
-    elements: str
-  asked:
-    description:
-      - Whether the node's needs were asked for already. Only the action plugin sets it.
     type: bool
     default: false
   force:

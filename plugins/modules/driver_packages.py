@@ -93,14 +93,6 @@ options:
     type: list
     elements: str
     default: []
-  keep:
-    description:
-      - Keep the packages of the driver on the node, in C(/var/lib/gpufleet/packages), of the version that is installed before it is changed, and of the one
-        that takes its place. A version that is kept can be installed and gone back to without a mirror and without a network.
-      - When the installed version cannot be kept, since it is neither in the cache nor at a mirror, nothing is changed.
-      - Where the package manager is dnf nothing is kept.
-    type: bool
-    default: false
   min_free_mib:
     description:
       - MiB that must be left over on every file system that the change writes to (the package cache, C(/usr), the DKMS tree,

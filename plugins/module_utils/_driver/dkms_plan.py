@@ -99,7 +99,8 @@ def prepared(kernels, view, fitting):
     """(steps, problems) that have an archive ready for every kernel, ``fitting`` being those that have one."""
     due = [kernel for kernel in kernels if kernel not in fitting]
     problems = [
-        "The headers of kernel %s are not installed, so no module can be compiled for it. Install linux-headers-%s, or leave that kernel out." % (kernel, kernel)
+        "The headers of kernel %s are not installed, so no module can be compiled for it. Install linux-headers-%s, or leave that kernel out."
+        % (kernel, kernel)
         for kernel in due if not view["headers"].get(kernel)
     ]
     return [step("prepare", kernel) for kernel in due], problems

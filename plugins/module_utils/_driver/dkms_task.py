@@ -197,7 +197,8 @@ class Task:
         coming = [] if acting else self._coming(name, wanted, view)
         steps, problems = dkms_plan.prepared(due, view, sorted(fitting) + coming)
         self._refuse(problems, view, steps)
-        back = [(Tree(*item[:2], runner=self.runner, root=self.root, arch=self.arch), item[2]) for item in dkms_plan.replaced(view["entries"], self.version, wanted)]
+        replaced = dkms_plan.replaced(view["entries"], self.version, wanted)
+        back = [(Tree(other, version, self.runner, self.root, arch=self.arch), kernel) for other, version, kernel in replaced]
         back = [(old, kernel) for old, kernel in back if not self._exported_before(old, kernel)]
         keep = [dkms_plan.step("keep", kernel, name=old.name, version=old.version) for old, kernel in back]
         compiled = []

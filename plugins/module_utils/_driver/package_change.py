@@ -149,7 +149,8 @@ class PackageChange:
         resolved, manager = plan["resolved"], self.manager
         if resolved and resolved["dkms_name"] and manager.keeps:
             named = dict(item for item in resolved["packages"].items() if re.search(packages.SOURCE_PATTERN, item[0]))
-            found = dict(manager.cached(named, plan["index"]), **dict((key, item["path"]) for key, item in manager.store.index().items() if key in named.items()))
+            found = manager.cached(named, plan["index"])
+            found.update((key, item["path"]) for key, item in manager.store.index().items() if key in named.items())
             resolved["module_archives"] = sorted(found.values())
 
     def read_dkms_name(self, resolved):
@@ -246,7 +247,8 @@ class PackageChange:
         if state == "downloaded":
             return plan["download_bytes"] > 0 or bool(plan["keep"] or plan["keep_new"])
         holds = any(self.hold_changes(plan, self.foreseen(plan))) if plan["resolved"] else False
-        return bool(plan["journal"] or plan["broken"] or not transaction.is_empty(plan["transaction"]) or holds or self.files_due(plan) or plan["keep"] or plan["keep_new"])
+        kept = plan["keep"] or plan["keep_new"]
+        return bool(plan["journal"] or plan["broken"] or not transaction.is_empty(plan["transaction"]) or holds or kept or self.files_due(plan))
 
     def answer(self, plan):
         """The part of the result that every way out has."""

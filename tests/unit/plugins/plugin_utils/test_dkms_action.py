@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import multiprocessing
-import os
 import time
 from pathlib import Path
 from unittest import mock
@@ -115,7 +114,8 @@ def test_a_node_that_only_received_an_archive_was_changed_where_that_is_what_is_
 
 
 THREE = ONE.replace("6.1.0-1-", "6.1.0-3-")
-COMPILED = {"changed": True, "compiled": [{"kernel": "6.1.0-3-amd64", "path": "/var/lib/gpufleet/dkms/" + THREE, "sha256": hashlib.sha256(b"built").hexdigest()}]}
+DIGEST = hashlib.sha256(b"built").hexdigest()
+COMPILED = {"changed": True, "compiled": [{"kernel": "6.1.0-3-amd64", "path": "/var/lib/gpufleet/dkms/" + THREE, "sha256": DIGEST}]}
 
 
 def test_what_the_node_compiles_is_kept_for_the_others(store):
@@ -125,7 +125,9 @@ def test_what_the_node_compiles_is_kept_for_the_others(store):
     assert THREE in offered(str(store), VERSION) and not [path for path in store.iterdir() if path.name.startswith(".") and path.is_file()]
 
 
-@pytest.mark.parametrize("fetched, words", [(b"other", "sha256"), (AnsibleError("scp: Permission denied"), "Permission denied"), (OSError(28, "No space left"), "No space")])
+@pytest.mark.parametrize("fetched, words", [
+    (b"other", "sha256"), (AnsibleError("scp: Permission denied"), "Permission denied"), (OSError(28, "No space left"), "No space"),
+])
 def test_what_cannot_be_kept_is_said_and_offered_to_nobody(store, fetched, words):
     (store / THREE).write_bytes(b"half of an older run")
     result, dummy = act({"version": VERSION, "archive_dir": str(store)}, {"needs_archives": [], "compiles": [THREE]}, COMPILED, fetched=fetched)

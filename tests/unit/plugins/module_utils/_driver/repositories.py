@@ -48,6 +48,7 @@ def carry_out(changing):
     if changing.would_change(plan):
         changing.act(plan)
     changing.verify(plan)
+    changing.find_module_archives(plan)
     assert changing.actions == foreseen
     return plan
 

@@ -186,6 +186,8 @@ def test_the_way_forth_and_back_needs_no_mirror_once_it_is_kept(machine):
     assert not again.would_change(again.plan()) and kept(machine) == [OLD]
     ahead = run(machine, state="downloaded", keep=True)
     assert kept(machine) == [OLD, NEW] and installed(machine)["libnvidia-compute-580-server"] == OLD
+    assert [path.rsplit("/", 1)[1].split("_")[0] for path in ahead["resolved"]["module_archives"]] == [
+        "nvidia-dkms-580-server-open", "nvidia-kernel-source-580-server-open"]
     again = change(machine, state="downloaded", keep=True)
     assert not again.would_change(again.plan()) and ahead["resolved"]["version"] == NEW
     cut_off(machine)

@@ -422,7 +422,8 @@ def test_an_archive_of_the_store_that_is_of_no_use_is_compiled_anew(tmp_path, ex
 def test_what_is_compiled_is_kept_where_somebody_takes_it(node):
     result = task(node, publish=True).run()
     item, = result["compiled"]
-    assert item["path"] == node.path(trees.STORE, "nvidia-current_%s_%s_x86_64_gcc-12.2.0.dkms.tar.gz" % (NEW, KERNEL)) and trees.whole(item["path"]) == item["sha256"]
+    assert item["path"] == node.path(trees.STORE, "nvidia-current_%s_%s_x86_64_gcc-12.2.0.dkms.tar.gz" % (NEW, KERNEL))
+    assert trees.whole(item["path"]) == item["sha256"]
     assert os.stat(node.path(trees.STORE)).st_mode & 0o777 == 0o755, "whoever logs in can fetch it"
     assert task(node, publish=True).run()["compiled"] == []
 
@@ -501,7 +502,8 @@ def test_the_store_does_not_grow_for_ever(tmp_path):
     node = FakeNode(tmp_path / "node")
     store = node.path(trees.STORE)
     os.makedirs(store)
-    names = ["nvidia-current_%s_%s_x86_64_gcc-12.2.0.dkms.tar.gz" % item for item in ((OLD, KERNEL), (NEW, KERNEL), (NEW, "6.1.0-1-amd64"), ("530.1.1", KERNEL))]
+    there = ((OLD, KERNEL), (NEW, KERNEL), (NEW, "6.1.0-1-amd64"), ("530.1.1", KERNEL))
+    names = ["nvidia-current_%s_%s_x86_64_gcc-12.2.0.dkms.tar.gz" % item for item in there]
     for age, name in enumerate(names):
         for end in ("", ".sha256"):
             Path(store, name + end).write_text("x", encoding="utf-8")

@@ -14,9 +14,9 @@ import subprocess
 import sys
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collection
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-STUB = ROOT / "tests" / "unit" / "playbooks" / "stub"
 OWN = pathlib.Path(__file__).resolve().parent / "stub"
 OLD, NEW = "1.0.1", "2.0.1"
 WINDOW = "  strategy: ansible.builtin.host_pinned\n"
@@ -26,12 +26,6 @@ WAYS = {
     "serial and free": "  serial: {down}\n  strategy: ansible.builtin.free\n",
     "serial and linear": "  serial: {down}\n  strategy: ansible.builtin.linear\n",
 }
-
-
-def _link(source, target):
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if not target.exists():
-        target.symlink_to(source)
 
 
 class Run:
@@ -52,19 +46,8 @@ class Run:
         self.forks = forks
 
     def _collection(self):
-        for name in ("galaxy.yml", "meta", "roles/gpu_node_upgrade", "roles/nvidia_driver", "plugins/doc_fragments", "plugins/plugin_utils",
-                     "plugins/action/dkms_module.py", "plugins/action/gpu_evidence.py", "plugins/module_utils/_evidence_options.py",
-                     "plugins/module_utils/_nvml", "plugins/module_utils/_rollout_options.py"):
-            _link(ROOT / name, self.collection / name)
-        for kind in ("action", "modules"):
-            for source in sorted((ROOT / "plugins" / kind).glob("rollout_*.py")):
-                _link(source, self.collection / "plugins" / kind / source.name)
-        for base in (OWN, STUB):
-            for source in sorted(base.rglob("*")):
-                if base / "roles" in source.parents:
-                    continue  # the roles are the real ones
-                if source.is_file() and source.parent != base and "__pycache__" not in source.parts:
-                    _link(source, self.collection / source.relative_to(base))
+        # The roles are the real ones.
+        collection.make(self.collection, ["roles/nvidia_driver"], (OWN, collection.STUB), without=("roles",))
         text = (ROOT / "playbooks" / "upgrade.yml").read_text()
         if text.count(WINDOW) != 1:
             raise SystemExit("playbooks/upgrade.yml has %d lines %r; the benchmark needs exactly one." % (text.count(WINDOW), WINDOW))

@@ -54,7 +54,11 @@ class Fleet:
         self.artifacts = directory / "artifacts"
         self.collection = directory / "collections" / "ansible_collections" / "gpufleet" / "lifecycle"
         collection.make(self.collection, ["playbooks"])
+        self.modules = directory / "modules"
+        self.python = self.nodes / "bin" / "python-of-node"
         (self.nodes / "bin").mkdir(parents=True)
+        self.python.write_text('#!/bin/sh\nexec "%s" "%s" "$@"\n' % (sys.executable, collection.STUB / "interpreter.py"))
+        self.python.chmod(0o755)
         systemctl = self.nodes / "bin" / "systemctl"
         systemctl.write_text('#!/bin/sh\nexec "%s" "%s" "$@"\n' % (sys.executable, collection.STUB / "systemctl.py"))
         systemctl.chmod(0o755)
@@ -127,7 +131,7 @@ class Fleet:
             name: {
                 **self.variables.get(name, {}),
                 "ansible_connection": "gpufleet.lifecycle.stubnode",
-                "ansible_python_interpreter": sys.executable,
+                "ansible_python_interpreter": str(self.python),
                 "ansible_become": False,
                 "gpu_node_upgrade_state_dir": str(self.nodes / name / "state"),
             }
@@ -198,12 +202,14 @@ class Fleet:
             ANSIBLE_LOCALHOST_WARNING="false",
             ANSIBLE_CALLBACKS_ENABLED="gpufleet.lifecycle.hosttasks",
             GPUFLEET_HOST_TASKS=str(self.directory / "host-tasks.json"),
+            GPUFLEET_MODULES=str(self.modules),
             GPUFLEET_STUB_NODES=str(self.nodes),
             HOME=str(self.directory),
             PYTHONDONTWRITEBYTECODE="1",
         )
         environment.update(self.environment)
-        (self.directory / "ansible.cfg").write_text("")
+        # Its main process looks for results every millisecond otherwise, at the cost of those that are to bring them.
+        (self.directory / "ansible.cfg").write_text("[defaults]\ninternal_poll_interval = 0.005\n")
         command = [sys.executable, "-m", "ansible", "playbook", "-i", str(self.inventory()), str(self.playbook(playbook))]
         for key, value in extra.items():
             command += ["-e", json.dumps({key: value})]
@@ -230,6 +236,14 @@ class Fleet:
         return Result(self, process, output)
 
 
+@pytest.fixture(scope="session")
+def modules(tmp_path_factory):
+    """The modules as Ansible packed them, for all runs."""
+    return tmp_path_factory.mktemp("modules")
+
+
 @pytest.fixture
-def fleet(tmp_path):
-    return Fleet(tmp_path)
+def fleet(tmp_path, modules):
+    made = Fleet(tmp_path)
+    made.modules = modules
+    return made

@@ -29,6 +29,18 @@ WAYS = {
 }
 
 
+def tree(pid):
+    """The process and everything that it started and that lives."""
+    found, left = [], [pid]
+    while left:
+        one = left.pop()
+        found.append(one)
+        for path in pathlib.Path("/proc/%d/task" % one).glob("*/children"):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                left += [int(child) for child in path.read_text().split()]
+    return found
+
+
 class Run:
     """One rollout over a fleet of its own."""
 
@@ -94,7 +106,9 @@ class Run:
 
     def stop(self):
         if self.process is not None and self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)  # with its workers
+            for pid in reversed(tree(self.process.pid)):  # its workers have sessions of their own
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             self.process.wait()
 
     def wall_s(self):

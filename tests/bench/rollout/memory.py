@@ -34,23 +34,9 @@ def pss(pid):
         return None
 
 
-def tree(pid):
-    """The process and everything that it started and that lives."""
-    found, left = [], [pid]
-    while left:
-        one = left.pop()
-        found.append(one)
-        for task in pathlib.Path("/proc/%d/task" % one).glob("*/children"):
-            try:
-                left += [int(child) for child in task.read_text().split()]
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-    return found
-
-
-def sample(pid):
+def sample(pids):
     """(bytes of all, bytes of the first, number of the others)."""
-    sizes = [size for size in map(pss, tree(pid)) if size is not None]
+    sizes = [size for size in map(pss, pids) if size is not None]
     return sum(sizes), sizes[0] if sizes else 0, max(0, len(sizes) - 1)
 
 
@@ -59,7 +45,7 @@ def in_flight(run):
     return sum(1 for node in run.view().nodes.everything() if node.steps and node.steps[-1].name == "install")
 
 
-def watch(run, number, timeout_s, every_s):
+def watch(run, tree, number, timeout_s, every_s):
     """(most on the way, samples while all are in flight), each (bytes of all, of the first, number of workers)."""
     way, there, began, told = [], [], time.monotonic(), 0.0
     while len(there) < 5:
@@ -68,7 +54,7 @@ def watch(run, number, timeout_s, every_s):
                 run.process.returncode, (run.place / "output").read_text()[-3000:]))
         if time.monotonic() - began > timeout_s:
             raise SystemExit("after %d s %d of %d nodes were in flight" % (timeout_s, in_flight(run), number))
-        now = sample(run.process.pid)
+        now = sample(tree(run.process.pid))
         way.append(now)
         flying = in_flight(run)
         # The step is opened before its task has its worker.
@@ -102,7 +88,7 @@ def main():
         began = time.monotonic()
         try:
             run.start()
-            most, there = watch(run, options.nodes, options.timeout, options.every)
+            most, there = watch(run, fleet.tree, options.nodes, options.timeout, options.every)
         finally:
             run.stop()
     whole, first, workers = max(there)

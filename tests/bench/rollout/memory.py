@@ -5,8 +5,8 @@
 
     tests/tools/with.sh main python3 -m tests.bench.rollout.memory [--nodes 500] [--limit-gb 6] [--timeout 3600]
 
-The real playbook over stand-in nodes, all of which are down at a time: each begins its installation, which takes longer than anybody waits. From its
-start on the memory of ansible-playbook and all its workers is added up, by their PSS: pages that processes share count once, in equal parts. Judged is
+The real playbook over stand-in nodes, all of which may go at a time: each has its leave and is in its first step, which takes longer than anybody waits.
+From its start on the memory of ansible-playbook and all its workers is added up, by their PSS: pages that processes share count once, in equal parts. Judged is
 the most that was seen, on the way there and while every node was in flight. Then the run is ended. Exits with 1 if it was more than the limit.
 """
 
@@ -42,7 +42,7 @@ def sample(pids):
 
 def in_flight(run):
     """How many nodes are in the step in which they stay."""
-    return sum(1 for node in run.view().nodes.everything() if node.steps and node.steps[-1].name == "install")
+    return sum(1 for node in run.view().nodes.everything() if node.steps and node.steps[-1].name == "evidence")
 
 
 def watch(run, tree, number, timeout_s, every_s):
@@ -62,7 +62,7 @@ def watch(run, tree, number, timeout_s, every_s):
             there.append(now)
         if time.monotonic() - told > 60:
             told = time.monotonic()
-            print("  after %4d s: %d of %d nodes installing, %d workers, %.2f GB" % (told - began, flying, number, now[2], now[0] / GB), flush=True)
+            print("  after %4d s: %d of %d nodes in flight, %d workers, %.2f GB" % (told - began, flying, number, now[2], now[0] / GB), flush=True)
         time.sleep(every_s)
     return max(way), there
 
@@ -82,7 +82,7 @@ def main():
     sys.path.insert(0, str(ROOT / ".lab" / "collections"))
     from ansible_collections.gpufleet.lifecycle.tests.bench.rollout import fleet
 
-    times = [[0.0, FOR_EVER_S, 0.0, 0.0]] * options.nodes
+    times = [[FOR_EVER_S, 0.0, 0.0, 0.0]] * options.nodes
     with tempfile.TemporaryDirectory(prefix="gpufleet-bench-", ignore_cleanup_errors=True) as name:
         run = fleet.Run(pathlib.Path(name), "window", times, options.nodes, 1, options.nodes)
         began = time.monotonic()

@@ -48,13 +48,13 @@ class Result:
 
 
 class Fleet:
-    def __init__(self, directory):
+    def __init__(self, directory, modules):
         self.directory = directory
+        self.modules = modules
         self.nodes = directory / "nodes"
         self.artifacts = directory / "artifacts"
         self.collection = directory / "collections" / "ansible_collections" / "gpufleet" / "lifecycle"
         collection.make(self.collection, ["playbooks"])
-        self.modules = directory / "modules"
         self.python = self.nodes / "bin" / "python-of-node"
         (self.nodes / "bin").mkdir(parents=True)
         self.python.write_text('#!/bin/sh\nexec "%s" "%s" "$@"\n' % (sys.executable, collection.STUB / "interpreter.py"))
@@ -152,7 +152,7 @@ class Fleet:
         path.write_text(json.dumps({"all": {"children": {"gpu_nodes": {"hosts": hosts}}, "vars": variables}}))
         return path
 
-    def step_through(self, playbook, decide, quiet_s=12, limit_s=240):
+    def step_through(self, playbook, decide, quiet_s=6, limit_s=240):
         """Run it with --step and answer what DECIDE(task) says; the tasks that were asked about, and the answers.
 
         A host whose task was declined is never taken up again by the strategy host_pinned (nor by free): Ansible then asks nothing more
@@ -244,6 +244,4 @@ def modules(tmp_path_factory):
 
 @pytest.fixture
 def fleet(tmp_path, modules):
-    made = Fleet(tmp_path)
-    made.modules = modules
-    return made
+    return Fleet(tmp_path, modules)

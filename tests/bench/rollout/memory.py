@@ -23,6 +23,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 FOR_EVER_S = 10.0 ** 6
 GB = 10 ** 9
+LEAVE = 3 * GB  # for everybody else on this machine
 
 
 def pss(pid):
@@ -45,6 +46,12 @@ def in_flight(run):
     return sum(1 for node in run.view().nodes.everything() if node.steps and node.steps[-1].name == "evidence")
 
 
+def available():
+    """Bytes that this machine still has for anybody."""
+    with open("/proc/meminfo", encoding="ascii") as stream:
+        return next(int(line.split()[1]) * 1024 for line in stream if line.startswith("MemAvailable:"))
+
+
 def watch(run, tree, number, timeout_s, every_s):
     """(most on the way, samples while all are in flight), each (bytes of all, of the first, number of workers)."""
     way, there, began, told = [], [], time.monotonic(), 0.0
@@ -56,6 +63,9 @@ def watch(run, tree, number, timeout_s, every_s):
             raise SystemExit("after %d s %d of %d nodes were in flight" % (timeout_s, in_flight(run), number))
         now = sample(tree(run.process.pid))
         way.append(now)
+        if available() < LEAVE:
+            raise SystemExit("LIMIT NOT KEPT: ended at %.2f GB with %d workers, before this machine had less than %.0f GB left" % (
+                now[0] / GB, now[2], LEAVE / GB))
         flying = in_flight(run)
         # The step is opened before its task has its worker.
         if flying == number and now[2] == number:

@@ -15,7 +15,7 @@ SOURCE = sys.stdin.read()
 import ansible.module_utils.basic  # noqa: E402,F401
 
 try:
-    import ansible.module_utils._internal._ansiballz._loader  # noqa: F401 (ansible-core 2.19 and newer)
+    import ansible.module_utils._internal._ansiballz._loader  # ansible-core 2.19 and newer
 except ImportError:
     pass
 exec(compile(SOURCE, "<stdin>", "exec"), {"__name__": "__main__", "__builtins__": __builtins__})

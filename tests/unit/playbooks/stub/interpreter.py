@@ -6,16 +6,17 @@
 Half of what a stub node costs is the compilation of these few files, again for each module.
 """
 
+from __future__ import annotations
+
+import contextlib
+import importlib
 import os
 import sys
 
 if len(sys.argv) > 1:
     os.execv(sys.executable, [sys.executable] + sys.argv[1:])
-SOURCE = sys.stdin.read()
-import ansible.module_utils.basic  # noqa: E402,F401
-
-try:
-    import ansible.module_utils._internal._ansiballz._loader  # ansible-core 2.19 and newer
-except ImportError:
-    pass
-exec(compile(SOURCE, "<stdin>", "exec"), {"__name__": "__main__", "__builtins__": __builtins__})
+source = sys.stdin.read()
+importlib.import_module("ansible.module_utils.basic")
+with contextlib.suppress(ImportError):  # ansible-core 2.18 has none
+    importlib.import_module("ansible.module_utils._internal._ansiballz._loader")
+exec(compile(source, "<stdin>", "exec"), {"__name__": "__main__", "__builtins__": __builtins__})

@@ -141,6 +141,7 @@ def test_a_failed_node_is_put_back(troubled):
         ("rollback_prove", "ok"),
         ("rollback_reboot", "ok"),
         ("rollback_validate", "ok"),
+        ("rollback_start", "ok"),
     ]
     assert evidence(fleet, "sick", "1-before")[1].startswith("driver 1.0.1 after 0 boots")
     left, log = evidence(fleet, "sick", "1-failed")
@@ -180,6 +181,7 @@ def test_sick_and_busy_nodes_and_unsafe_reboots(troubled):
     touched = troubled.fleet.touched()
     assert "unsafe" in touched and not {"ill", "busy"} & set(touched)
     assert troubled.fleet.read("unsafe")["boots"] == 0
+    assert troubled.report["nodes"]["unsafe"]["steps"][-1]["name"] == "quarantine", "its marker is written by a step too"
 
 
 def test_a_node_that_leaves_the_play_frees_nobody_and_is_named(troubled):

@@ -99,9 +99,11 @@ class ActionModule(RolloutAction):
             made.policy["approved"] = approval(arguments, made)
             return made
 
-        made, run = book.look(make), None
+        made, run, refused = book.look(make), None, ""
         self.enough_forks(made.policy, len(probes), task_vars)
-        if not self.check:
+        if self.check:
+            refused = self.refusal(book, arguments)
+        else:
             # A plan that cannot be made leaves nothing behind; from here on there is one.
             run, controller = uuid.uuid4().hex, self.controller()
             made = book.transact(lambda transaction: self.record(transaction, book, run, make, controller, arguments, undo))
@@ -109,9 +111,11 @@ class ActionModule(RolloutAction):
         lines = plan.describe(made, book.rollout_id, arguments["node_s"])
         if made.policy["approved"] == "":
             lines.append("  waits for approval: run again with -e rollout_approve=%s" % made.sha256[:12])
+        if refused:
+            lines.append("  refused: %s" % refused)
         for line in lines:
             self.say(line)
-        return {
+        result = {
             "rollout_id": book.rollout_id,
             "run": run,
             "target": made.target,
@@ -123,6 +127,21 @@ class ActionModule(RolloutAction):
             "directory": book.directory,
             "lines": lines,
         }
+        if refused:  # with the plan all the same
+            result.update(failed=True, msg=refused)
+        return result
+
+    def refusal(self, book, arguments):
+        """Why a real run could not have the rollout now: its lock, or another rollout with the same nodes; empty when it could."""
+
+        def claim(transaction):
+            owner.claim(transaction, book.rollout_id, None, list(arguments["audits"]), self.controller(), arguments["break_lock"], abandon=arguments["abandon"])
+
+        try:
+            book.rehearse(claim)
+        except owner.OwnerError as exc:
+            return str(exc)
+        return ""
 
     @staticmethod
     def enough_forks(policy, count, task_vars):

@@ -22,7 +22,8 @@ attributes:
   check_mode:
     support: full
     details:
-      - Prints the plan and writes nothing, not even the ledger.
+      - Prints the plan and writes nothing, not even the ledger. Fails where a real run would be refused by the lock of the rollout, or by
+        another rollout with the same nodes, with the reason as the last line of the plan.
   diff_mode:
     support: none
 extends_documentation_fragment:

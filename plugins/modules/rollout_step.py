@@ -65,6 +65,8 @@ options:
       - rollback_prove
       - rollback_reboot
       - rollback_validate
+      - rollback_start
+      - quarantine
   detail:
     description:
       - Words for the line of progress.
@@ -189,6 +191,8 @@ ARGUMENT_SPEC = dict(
             "rollback_prove",
             "rollback_reboot",
             "rollback_validate",
+            "rollback_start",
+            "quarantine",
         ],
     ),
     detail=dict(type="str", default=""),

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from unittest import mock
 
@@ -12,9 +13,12 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate, rollout_plan, rollout_report
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger, publish
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger, limits, owner, plan, publish
 
 pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
+
+
+ELSEWHERE = dict(owner.identify(os.getpid()), pid_namespace="pid:[1]", host="elsewhere")
 
 
 def audit(version="1.0"):
@@ -84,6 +88,52 @@ def test_options_that_nobody_can_follow_are_refused_before_anything_is_written(a
     result = act(**options)
     assert result.get("failed") and words in result["msg"], result
     assert "Nothing was changed" in result["msg"] and act.book.events() == []
+
+
+@pytest.fixture
+def others(act):
+    """others(rollout id, nodes): a rollout that a controller elsewhere has just begun in the same ledger; others("r1") is the same one."""
+
+    def begin(rollout_id, names="ab"):
+        book = ledger.Ledger(act.book.artifact_dir, rollout_id, act.book.store.url.render_as_string(hide_password=False))
+
+        def work(transaction):
+            owner.claim(transaction, rollout_id, "run", list(names), ELSEWHERE)
+            found = [plan.Probe(name, version="1.0") for name in names]
+            transaction.append("plan", run="run", **plan.event(plan.build("2.0", found, limits.complete({}, len(names))), rollout_id))
+
+        book.transact(work)
+
+    return begin
+
+
+@pytest.mark.parametrize("rollout_id, names, words", [
+    ("r1", "ab", "Rollout r1 is being run by process"),
+    ("r2", "bc", "Rollout r2 is being run by process .* and shares b with this one"),
+    ("r2", "cd", ""),
+])
+def test_check_mode_says_what_a_real_run_would_be_refused_for(act, others, rollout_id, names, words):
+    others(rollout_id, names)
+    before = act.book.events(), act.book.owner()
+    result = act(check=True)
+    assert (act.book.events(), act.book.owner()) == before
+    assert bool(result.get("failed")) == bool(words), result.get("msg")
+    assert result["order"] == ["a", "b"], "and the plan all the same"
+    if words:
+        assert re.search(words, result["msg"]) and result["lines"][-1] == "  refused: " + result["msg"]
+    real = act()
+    assert bool(real.get("failed")) == bool(words) and (not words or re.search(words, real["msg"]))
+
+
+def test_check_mode_says_that_a_node_is_left_in_flight_in_another_rollout(act):
+    other = dict(rollout_id="r2")
+    act(**other)
+    act(plugin=rollout_gate, phase="drain", **other)
+    book = ledger.Ledger(act.book.artifact_dir, "r2", act.book.store.url.render_as_string(hide_password=False))
+    book.transact(lambda transaction: transaction.hold(dict(transaction.owner, owner=dict(transaction.owner["owner"], pid=2 ** 22 + 1))))
+    result = act(check=True)
+    assert result["failed"] and "a is draining in rollout r2, whose run broke off" in result["lines"][-1]
+    assert not act(check=True, abandon=["a"]).get("failed")
 
 
 def test_the_gate_refuses_them_too(act):

@@ -134,10 +134,8 @@ def applied(node, body):
 
 def shown(node, keys):
     """The parts of a node that a diff compares: what we could have changed, not what its agent writes all the time."""
-    pick = lambda pairs, names: dict((name, pairs[name]) for name in sorted(names) if name in pairs)  # noqa: E731 - used twice, here alone
-    return {
-        "unschedulable": unschedulable(node),
-        "taints": taints_of(node),
-        "labels": pick(labels_of(node), keys["labels"]),
-        "annotations": pick(annotations_of(node), keys["annotations"]),
-    }
+    found = {"labels": labels_of(node), "annotations": annotations_of(node)}
+    parts = {"unschedulable": unschedulable(node), "taints": taints_of(node)}
+    for name, pairs in found.items():
+        parts[name] = dict((key, pairs[key]) for key in sorted(keys[name]) if key in pairs)
+    return parts

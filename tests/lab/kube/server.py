@@ -9,10 +9,8 @@ for the kubelet, and whoever needs more writes the objects himself."""
 from __future__ import annotations
 
 import base64
-import ctypes
 import json
 import secrets
-import signal
 import socket
 import ssl
 import subprocess
@@ -47,10 +45,6 @@ def _free_ports(count: int) -> list[int]:
     return ports
 
 
-def _end_with_parent() -> None:
-    ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-
-
 def _base64url(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
@@ -64,7 +58,7 @@ class ControlPlane:
         self.url = ""
         self.tokens = {ADMIN: secrets.token_hex(16)}
         self._users = {ADMIN: ("admin", "admin", ["system:masters"])}
-        self._children: list[subprocess.Popen] = []
+        self._children: dict[str, subprocess.Popen] = {}
         self._trust: ssl.SSLContext | None = None
 
     @property
@@ -110,14 +104,11 @@ class ControlPlane:
     def _openssl(*words: object) -> None:
         run("openssl", *words)
 
-    def _spawn(self, name: str, *words: object) -> subprocess.Popen:
-        log = open(self.directory / f"{name}.log", "ab")  # noqa: SIM115 - the child keeps it
-        with log:
-            child = subprocess.Popen(
-                [str(word) for word in words], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory, preexec_fn=_end_with_parent
-            )
-        self._children.append(child)
-        return child
+    def _spawn(self, name: str, *words: object) -> None:
+        command = ["setpriv", "--pdeathsig", "KILL", *(str(word) for word in words)]
+        with open(self.directory / f"{name}.log", "ab") as log:
+            child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory)
+        self._children[name] = child
 
     def _start_both(self) -> None:
         at = self.directory
@@ -139,9 +130,9 @@ class ControlPlane:
     def _wait(self) -> None:
         deadline = time.monotonic() + PATIENCE
         while True:
-            for child in self._children:
+            for name, child in self._children.items():
                 if child.poll() is not None:
-                    self._fail(f"{Path(child.args[0]).name} ended ({child.returncode})")
+                    self._fail(f"{name} ended ({child.returncode})")
             try:
                 # Ready, and with the namespace that everybody expects.
                 if self.request("GET", "/readyz")[0] == 200 and self.request("GET", "/api/v1/namespaces/default")[0] == 200:
@@ -159,14 +150,14 @@ class ControlPlane:
         raise LabError("\n".join([f"the control plane in {self.directory}: {why}", *tails]))
 
     def stop(self) -> None:
-        for child in reversed(self._children):
+        for child in reversed(self._children.values()):
             child.terminate()
             try:
                 child.wait(timeout=10)
             except subprocess.TimeoutExpired:
                 child.kill()
                 child.wait()
-        self._children = []
+        self._children = {}
 
     def request(self, method: str, path: str, body=None, token: str | None = None, kind: str = "application/json") -> tuple[int, dict]:
         """Status and answer of one request, as admin unless another token is given."""

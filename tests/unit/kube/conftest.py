@@ -13,12 +13,12 @@ from unittest import mock
 import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
-from tests.lab import config
-from tests.lab.kube import agent, build, server
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import kube_node
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import client
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._kube.objects import pod as pod_object
+from tests.lab import config
+from tests.lab.kube import agent, build, server
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 RBAC = ROOT / "roles/gpu_scheduler/files/kubernetes/rbac.yml"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+
 from tests.lab.kube import agent
 
 MARK = "gpufleet.lifecycle/mark"

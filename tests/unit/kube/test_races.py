@@ -13,11 +13,10 @@ import subprocess
 import sys
 import threading
 
-from tests.lab.kube import agent
-
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change, client, mark
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.course import Course
 from ansible_collections.gpufleet.lifecycle.tests.unit.kube.conftest import LIFECYCLE, ROOT
+from tests.lab.kube import agent
 
 MERGE = "application/merge-patch+json"
 NODES = 1000

@@ -75,7 +75,11 @@ class Course:
     def write(self, decide):
         """Make the node as DECIDE(node) says, however often somebody else writes in between. Says whether there was anything to do."""
         for attempt in range(CONFLICTS):
-            node = self.after if attempt == 0 else self.api.node(self.name)
+            node = self.after
+            if attempt:
+                node = self.api.node(self.name)
+                if not self.result["changed"]:
+                    self.before = node  # what others wrote is no part of our diff
             wanted = decide(node)
             self.keys["labels"] |= set(wanted.labels)
             self.keys["annotations"] |= set(wanted.annotations)

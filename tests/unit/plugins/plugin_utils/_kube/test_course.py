@@ -169,7 +169,8 @@ def test_somebody_else_writes_at_the_same_time():
     api.races = [lambda one: one["metadata"]["labels"].update(a="2"), lambda one: one["spec"].update(unschedulable=True)]
     found = drain(api, wanted=change.Change(labels={"b": "1"}))
     assert api.stored["metadata"]["labels"] == {"a": "2", "b": "1"}
-    # The operator's cordon came between: it is found, and stays when ours is lifted.
+    # The operator's cordon came between: it is found, is no part of our diff, and stays when ours is lifted.
+    assert found["diff"]["before"]["unschedulable"] is True
     assert found["mark"]["previous"]["unschedulable"] is True
     course(api).resume(change.Change())
     assert api.stored["spec"] == {"unschedulable": True} and mark.read(api.stored) is None

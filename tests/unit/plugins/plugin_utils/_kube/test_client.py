@@ -246,6 +246,18 @@ def test_what_a_credential_plugin_prints_stays_secret(tmp_path):
         pytest.fail("a failing credential plugin was taken for credentials")
 
 
+def test_an_error_of_the_package_may_quote_a_secret_and_is_not_passed_on(monkeypatch, tmp_path):
+    from kubernetes import config as package
+
+    def load(**dummy):
+        raise package.ConfigException("exec: process returned 1. " + SECRET)
+
+    monkeypatch.setattr(package, "load_kube_config", load)
+    with pytest.raises(KubeError, match="its credentials cannot be had") as caught:
+        client.Cluster.connect(config(tmp_path / "k", "http://127.0.0.1:1"))
+    assert SECRET not in str(caught.value)
+
+
 def test_the_package_is_missing(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "kubernetes", None)
     with pytest.raises(KubeError, match="lacks the package kubernetes.*pip install kubernetes"):

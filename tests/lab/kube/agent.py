@@ -58,7 +58,9 @@ class NodeAgent(threading.Thread):
                 self.plane.request("DELETE", path, options)
             elif pod["status"].get("phase") == "Pending":
                 ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-                self.plane.request("PATCH", path + "/status", {"status": ready}, kind=MERGE)
+                # As it was when it was read, so that what another says of the pod meanwhile is not overwritten.
+                same = {"resourceVersion": pod["metadata"]["resourceVersion"]}
+                self.plane.request("PATCH", path + "/status", {"metadata": same, "status": ready}, kind=MERGE)
         if now - self._renewed >= LEASE_S:
             self._renewed = now
             self._renew(now)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import socket
+import subprocess
 
 import pytest
 
@@ -94,7 +95,9 @@ def test_an_expired_token(world):
 def test_a_server_that_is_not_trusted(world, tmp_path):
     path = world.plane.kubeconfig("untrusted", token=world.plane.tokens[LIFECYCLE])
     other = tmp_path / "other.crt"
-    other.write_text((world.plane.directory / "server.crt").read_text())
+    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
+    subprocess.run(["openssl", "req", "-x509", *curve, "-nodes", "-subj", "/CN=another", "-keyout", str(tmp_path / "key"), "-out", str(other)],
+                   check=True, stderr=subprocess.DEVNULL)
     path.write_text(path.read_text().replace(str(world.plane.authority), str(other)))
     found = world.fails("info", kubeconfig=path)
     assert "does not answer" in found["msg"] and "certificate" in found["msg"]

@@ -248,8 +248,9 @@ class Course:
                 return
             if self.clock() >= deadline:
                 self.result["blockers"] = [pods.blocker(entry, "operand", "the GPU Operator has not taken it away") for entry in there]
-                raise KubeError("%s: drained of work, but the GPU Operator's parts hold the GPUs although their labels say %s: %s. Look at the operator. %s" % (
-                                    self.name, operators.PAUSED, pods.names(self.result["blockers"]), self.stands()))
+                raise KubeError(
+                    "%s: drained of work, but the GPU Operator's parts hold the GPUs although their labels say %s: %s. Look at the operator. %s"
+                    % (self.name, operators.PAUSED, pods.names(self.result["blockers"]), self.stands()))
             self.sleep(max(0.05, min(wait, deadline - self.clock())))
             wait = min(wait * 1.5, 10)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from . import config, drivers, image, layers, machines, rehearse, supervisor
 from .common import LabError, say, warn
+from .kube import build
 
 
 def do_image(lab, arguments) -> int:
@@ -79,6 +80,11 @@ def do_driver(lab, arguments) -> int:
     return 0
 
 
+def do_apiserver(lab, arguments) -> int:
+    build.ensure(lab)
+    return 0
+
+
 def do_rehearse(lab, arguments) -> int:
     words = arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words
     return rehearse.run(lab, Path(arguments.inventory).resolve(), Path(arguments.playbook).resolve(), words)
@@ -133,6 +139,9 @@ def parser() -> argparse.ArgumentParser:
     text = "such as 535.261.03 or 535.261.03-1 (default: all the image keeps)"
     command.add_argument("versions", nargs="*", metavar="VERSION", default=list(config.DRIVER_VERSIONS), help=text)
     command.set_defaults(run=do_drivers)
+
+    command = commands.add_parser("apiserver", help="build kube-apiserver from Debian's source, once, into the cache")
+    command.set_defaults(run=do_apiserver)
 
     command = commands.add_parser("rehearse", help="run your own playbook on machines made from your inventory")
     command.add_argument("--inventory", required=True)

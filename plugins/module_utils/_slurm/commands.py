@@ -61,8 +61,8 @@ class Slurm:
 
     def trouble(self, words, code, said, node=""):
         if processes.missing(code):
-            return SlurmError("command", "%s: no such command on %s. Install Slurm's commands there (slurm-client), name their directory (bin_dir), or delegate "
-                              "the task to a host that has them (in the roles gpu_scheduler_slurm_host)." % (words[0], self.host))
+            return SlurmError("command", "%s: no such command on %s. Install Slurm's commands there (slurm-client), name their directory (bin_dir), or "
+                              "delegate the task to a host that has them (in the roles gpu_scheduler_slurm_host)." % (words[0], self.host))
         for kind, passing, signs, meaning in TROUBLES:
             if any(sign in said for sign in signs):
                 like = self.like(node) if kind == "node" else ""

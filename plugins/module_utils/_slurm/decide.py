@@ -29,7 +29,8 @@ def drain(record, token):
     if states.closed(state):
         return Decision(LEAVE, "was drained before (%s), and stays so" % quoted(record))
     if mark["owner"] == marks.OPERATOR:
-        return Decision(REFUSE, "it is DOWN and not drained (%s), so that Slurm may return it by itself when it boots: drain or resume it there first" % quoted(record))
+        return Decision(REFUSE, "it is DOWN and not drained (%s), so that Slurm may return it by itself when it boots: drain or resume it there first" % (
+            quoted(record),))
     return Decision(DO, "")
 
 

@@ -78,7 +78,7 @@ def from_json(text):
     try:
         nodes = json.loads(text)["nodes"]
     except (ValueError, KeyError, TypeError) as exc:
-        raise NotJson(str(exc))
+        raise NotJson(str(exc)) from exc
     # Lists since 23.02, and in some versions one more level of their own.
     nodes = nodes.get("nodes", []) if isinstance(nodes, dict) else nodes
     return [_from_json(item) for item in nodes]

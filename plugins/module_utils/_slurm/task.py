@@ -282,17 +282,17 @@ class Task:
             self.slurm.reboot(self.name, marks.reason(self.token, self.params["reason"]))
         while self.params["timeout_s"]:
             record, jobs = self.patiently(self.look)
-            if decide.rebooted(record, booted):
+            if decide.rebooted(record, booted) or self.over():
                 break
-            if self.over():
-                self.result["waiting"] = True
-                raise TaskError("%s has not come back from its reboot after %d s (%s): look at its console. It stays drained." % (
-                    self.name, self.params["timeout_s"], decide.quoted(record)))
             self.pause()
-        # Whatever the reboot made of it, it must not serve before somebody has looked at it.
-        if self.params["timeout_s"] and "DRAIN" not in record["state"].flags and self.result["mark"]["owner"] != marks.OPERATOR:
+        # Whatever the reboot made of it, it must not serve before somebody has looked at it. Slurm takes the drain away with the reboot.
+        if self.params["timeout_s"] and not states.closed(record["state"]) and not states.rebooting(record["state"]):
             self.slurm.update(self.name, state="drain", reason=reason)
             self.look()
+        if self.params["timeout_s"] and not decide.rebooted(record, booted):
+            self.result["waiting"] = True
+            raise TaskError("%s has not come back from its reboot after %d s (%s): look at its console. It stays out of service." % (
+                self.name, self.params["timeout_s"], decide.quoted(record)))
 
 
 def contradiction(params):

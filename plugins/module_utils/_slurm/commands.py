@@ -9,12 +9,14 @@ Private to the collection: it may change at any time.
 from __future__ import annotations
 
 import difflib
+import re
 import socket
 
 from .._driver import runner as processes
 from . import records
 
 TIMEOUT_S = 60
+UNKNOWN_NODE = re.compile(r"(?m)^Node \S+ not found")
 # What Slurm says, what it means, and whether it may be different in a moment. The first that fits counts.
 TROUBLES = (
     ("auth", True, ("Munge encode failed", "Munge decode failed", "authentication error", "authentication credential", "Zero Bytes were transmitted"),
@@ -89,7 +91,7 @@ class Slurm:
         words = ["scontrol", "show", "node", names]
         if self.json:
             code, out, err = self.run(words + ["--json"], TIMEOUT_S)
-            if code == 0 or "not found" in err + out:
+            if code == 0 or UNKNOWN_NODE.search(err + out):
                 try:
                     return records.from_json(out)
                 except records.NotJson:
@@ -99,7 +101,7 @@ class Slurm:
             else:
                 raise self.trouble(words, code, (err + out).strip(), names)
         code, out, err = self.run(words, TIMEOUT_S)
-        if (code == 0 and not err.strip()) or "not found" in err + out:
+        if (code == 0 and not err.strip()) or UNKNOWN_NODE.search(err + out):
             return records.from_text(out)
         raise self.trouble(words, code, (err + out).strip(), names)
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 
 PREFIX = "gpufleet:"
-TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,99}$")
+TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,99}")
 LONGEST = 200
 OURS, OPERATOR, NONE = "ours", "operator", "none"
 
 
 def valid(token):
-    return bool(TOKEN.match(token or ""))
+    return bool(TOKEN.fullmatch(token or ""))
 
 
 def reason(token, words):

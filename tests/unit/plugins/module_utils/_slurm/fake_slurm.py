@@ -66,7 +66,9 @@ class Cluster:
         if words[0] == "squeue":
             return 0, "".join("%s|%s|batch|%s|%d:00\n" % (number, user, state, end - self.now) for number, user, end, state in self.running()), ""
         if words[:3] == ["scontrol", "show", "node"]:
-            return (0, self.text(), "") if words[3] == "n1" else (1, "Node %s not found\n" % words[3], "")
+            known = "n1" in words[3].split(",")
+            strangers = ["Node %s not found\n" % name for name in words[3].split(",") if name != "n1"]
+            return 0 if known else 1, "".join(strangers) + (self.text() if known else ""), ""
         if words[0] == "sinfo":
             return 0, "n1 host1\n", ""
         if words[:3] == ["scontrol", "show", "reservation"]:

@@ -87,7 +87,7 @@ def test_when_a_node_is_empty(state, jobs, alloc, empty, drained):
 def test_gres_in_step(gres, gpus, types, said):
     node = record("IDLE+DRAIN", OURS, gres=gres)
     text = decide.gres(node, gpus, types)
-    assert text.startswith(said[:30]) and said in text and bool(text) == bool(said)
+    assert said in text and bool(text) == bool(said)
     assert decide.resume(node, "tok-1", gpus, types).action == ("refuse" if said else "do")
 
 

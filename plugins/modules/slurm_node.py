@@ -222,6 +222,10 @@ waiting:
   description: Whether the task failed because the time was over.
   returned: always
   type: bool
+holding:
+  description: What kept the node from being empty, in words.
+  returned: when the time was over
+  type: str
 waited_s:
   description: Seconds that the task took.
   returned: on success

@@ -161,20 +161,19 @@ class Task:
     def too_long(self, record, jobs):
         """Nobody's job is ended; the drain goes or stays as the policy says."""
         why = decide.empty(record, jobs)[1]
-        told = ": " + decide.jobs_told(jobs) if jobs else ""
+        holding = why + (": " + decide.jobs_told(jobs) if jobs else "")
         kept = "It stays drained"
-        self.result["waiting"] = True
         self.cancel_own()
         if self.params["on_timeout"] == "lift":
             if self.result["mark"]["owner"] == marks.OURS:
                 self.lift()
                 self.look()
-                self.result["waiting"] = True
                 kept = "The drain was lifted again"
             if self.params["reservation_minutes"]:
                 self.unreserve()
-        raise TaskError("%s is not empty after %d s, %s%s. %s. Wait for the jobs, or have them ended, or allow more time (timeout_s), and run again." % (
-            self.name, self.params["timeout_s"], why, told, kept))
+        self.result.update(waiting=True, holding=holding)
+        raise TaskError("%s is not empty after %d s, %s. %s. Wait for the jobs, or have them ended, or allow more time (timeout_s), and run again." % (
+            self.name, self.params["timeout_s"], holding, kept))
 
     # one job of our own that makes the window
 

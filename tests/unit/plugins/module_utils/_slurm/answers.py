@@ -79,4 +79,9 @@ scontrol: fatal: Could not establish a configuration source
 """)
 NOT_FOUND = (1, "Node nope not found\n", "")
 FORBIDDEN = (1, "", "slurm_update error: Invalid user id\n")
-JOBS = "1|root|batch|RUNNING|29:57\n12_3|kim|batch,debug|SUSPENDED|1-02:00:00\n13|kim|batch|PENDING|1:00\n14|kim|batch|COMPLETED|0:00\n15|kim|batch|COMPLETING|INVALID\n"
+JOBS = """1|root|batch|RUNNING|29:57
+12_3|kim|batch,debug|SUSPENDED|1-02:00:00
+13|kim|batch|PENDING|1:00
+14|kim|batch|COMPLETED|0:00
+15|kim|batch|COMPLETING|INVALID
+"""

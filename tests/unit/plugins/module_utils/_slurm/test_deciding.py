@@ -80,7 +80,8 @@ def test_when_a_node_is_empty(state, jobs, alloc, empty, drained):
     ("gpu:a100:1", 0, None, "Slurm has 1 GPU for it"),
     ("(null)", 8, None, ""),
     ("gpu:1g.10gb:14", None, {"1g.10gb": 14}, ""),
-    ("gpu:1g.10gb:7,gpu:2g.20gb:3", None, {"1g.10gb": 14}, "Slurm has 7 1g.10gb, 3 2g.20gb for it (Gres=gpu:1g.10gb:7,gpu:2g.20gb:3), and the node has 14 1g.10gb"),
+    ("gpu:1g.10gb:7,gpu:2g.20gb:3", None, {"1g.10gb": 14},
+     "Slurm has 7 1g.10gb, 3 2g.20gb for it (Gres=gpu:1g.10gb:7,gpu:2g.20gb:3), and the node has 14 1g.10gb"),
     ("(null)", None, {"a100": 4}, "Slurm has no GPUs for it (Gres=(null)), and the node has 4 a100"),
     ("gpu:a100:4", None, {}, "and the node has no GPUs"),
 ])

@@ -169,7 +169,13 @@ def test_slurmd_is_waited_for():
 def test_a_node_whose_slurmd_is_dead_is_drained_again():
     """While it is drained, Slurm does not see it; once it is resumed it does."""
     cluster = Cluster("IDLE+DRAIN", OURS)
-    cluster.answers = {"state=resume": lambda it: (it.calls.append("resume"), setattr(it, "state", "IDLE+NOT_RESPONDING"), setattr(it, "reason", ""), (0, "", ""))[-1]}
+
+    def deaf(it):
+        it.calls.append("resume")
+        it.state, it.reason = "IDLE+NOT_RESPONDING", ""
+        return 0, "", ""
+
+    cluster.answers = {"state=resume": deaf}
     result = cluster.do("resumed")
     assert "n1 was resumed and does not serve (IDLE+NOT_RESPONDING), so that the drain was put back" in told(cluster)
     assert cluster.calls == ["resume", DRAINS] and result["mark"]["owner"] == "ours" and task.SETTLE_S <= cluster.now < task.SETTLE_S + 20

@@ -14,6 +14,7 @@ REAL = (
     "galaxy.yml",
     "meta",
     "roles/gpu_node_upgrade",
+    "roles/gpu_scheduler",
     "plugins/action/dkms_module.py",
     "plugins/action/rollout_control.py",
     "plugins/action/rollout_gate.py",
@@ -30,6 +31,10 @@ REAL = (
     "plugins/modules/rollout_report.py",
     "plugins/modules/rollout_step.py",
     "plugins/plugin_utils",
+    # Slurm's commands are stubs, and whoever calls them is real.
+    "plugins/modules/slurm_node.py",
+    "plugins/module_utils/_slurm",
+    "plugins/module_utils/_driver",
     # The bundles of evidence are written for real.
     "plugins/action/artifact_store.py",
     "plugins/action/gpu_evidence.py",

@@ -83,6 +83,25 @@ class Fleet:
         return {"nvidia_driver_flavour": "open", "__nvidia_driver_unattended_file": state + "/unattended.conf",
                 "__nvidia_driver_nouveau_file": state + "/nouveau.conf"}
 
+    def use_slurm(self):
+        """Slurm gives every node work, under another name than the inventory's; what a run needs to know of it."""
+        login = self.directory / "login.json"
+        host = {"ansible_connection": "ansible.builtin.local", "ansible_python_interpreter": sys.executable, "ansible_become": False}
+        login.write_text(json.dumps({"all": {"hosts": {"login": host}}}))
+        for name in ("scontrol", "squeue"):
+            command = self.nodes / "bin" / name
+            command.write_text('#!/bin/sh\nexec "%s" "%s" "%s" %s "$@"\n' % (sys.executable, collection.STUB / "slurm.py", self.nodes, name))
+            command.chmod(0o755)
+        return ("-i", str(login)), {
+            "gpu_scheduler_backends": ["slurm"], "gpu_scheduler_slurm_host": "login", "gpu_scheduler_slurm_node": "n-{{ inventory_hostname }}",
+            "gpu_scheduler_slurm_bin_dir": str(self.nodes / "bin"), "gpu_scheduler_poll": 0.2, "gpu_scheduler_slice": 1,
+            "gpu_scheduler_drain_timeout": 60, "gpu_scheduler_resume_timeout": 1}
+
+    def slurm(self, name):
+        """The state of the node in Slurm, and what was done to it there."""
+        found = self.read(name).get("slurm", {})
+        return found.get("state", "IDLE"), found.get("reason", ""), found.get("log", [])
+
     def add(self, name, **fields):
         service = "nvidia-persistenced.service"
         (self.nodes / name / "state").mkdir(parents=True)

@@ -58,12 +58,14 @@ options:
       - install
       - prove
       - reboot
+      - reload
       - validate
       - return
       - soak
       - rollback_install
       - rollback_prove
       - rollback_reboot
+      - rollback_reload
       - rollback_validate
   detail:
     description:
@@ -182,12 +184,14 @@ ARGUMENT_SPEC = dict(
             "install",
             "prove",
             "reboot",
+            "reload",
             "validate",
             "return",
             "soak",
             "rollback_install",
             "rollback_prove",
             "rollback_reboot",
+            "rollback_reload",
             "rollback_validate",
         ],
     ),

@@ -22,16 +22,18 @@ STEPS = {
     "install": (DOWN, "down"),
     "prove": (DOWN, "down"),
     "reboot": (DOWN, "down"),
+    "reload": (DOWN, "down"),
     "validate": (DOWN, "validating"),
     "rollback_install": (DOWN, "down"),
     "rollback_prove": (DOWN, "down"),
     "rollback_reboot": (DOWN, "down"),
+    "rollback_reload": (DOWN, "down"),
     "rollback_validate": (DOWN, "validating"),
     "return": (RETURN, "validating"),
     "soak": (RETURN, "soaking"),
 }
 # Whatever a ticket is for, and even when it ran out, it never keeps anybody from putting a node back.
-ALWAYS = ("rollback_install", "rollback_prove", "rollback_reboot", "rollback_validate")
+ALWAYS = ("rollback_install", "rollback_prove", "rollback_reboot", "rollback_reload", "rollback_validate")
 # How far a dead controller came with a node: only its services were stopped; it was changed; it was being put back; it served again.
 STOPPED, CHANGED, PUT_BACK, SERVING = RESUMES = ("stopped", "changed", "put_back", "serving")
 IN_FLIGHT = ("draining", "down", "validating", "soaking")

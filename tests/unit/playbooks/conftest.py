@@ -33,6 +33,7 @@ REAL = (
     "playbooks",
     "roles/gpu_node_upgrade",
     "plugins/action/dkms_module.py",
+    "plugins/action/driver_reload.py",
     "plugins/action/rollout_control.py",
     "plugins/action/rollout_gate.py",
     "plugins/action/rollout_plan.py",

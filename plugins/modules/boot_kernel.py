@@ -93,7 +93,6 @@ def problem_with(runner, kernel, version):
     if proof:
         return "%s. The default boot entry was left as it is. Next step: build the module for that kernel (module dkms_module), or remove the kernel" % proof
     problem = boot_default.decide(boot_default.read(ROOT, runner), kernel)["problem"]
-    # A menu that GRUB makes anew may have the entry; the change says so if it has not.
     return "%s. The default boot entry was left as it is. Next step: look at the boot loader's configuration on the node" % problem if problem else ""
 
 

@@ -41,7 +41,9 @@ options:
     description: The release of the kernel for O(state=staged) and O(state=removed), such as V(6.1.0-50-amd64).
     type: str
   patterns:
-    description: Regular expressions for the names of the kernel's packages, matched from the beginning of the name. Without it, those that the system is known to have.
+    description:
+      - Regular expressions for the names of the kernel's packages, matched from the beginning of the name.
+      - Without it, those that the system is known to have.
     type: list
     elements: str
   pin:
@@ -169,6 +171,8 @@ def main():
         supports_check_mode=True,
     )
     params = module.params
+    if params["state"] in ("staged", "removed") and not params["kernel"].strip():
+        module.fail_json(msg="No kernel is named: nothing was changed. Next step: set it (kernel_hold_kernel, or the option kernel).")
     if os.geteuid() != 0:
         module.fail_json(msg="This needs root (become: true). Nothing was changed.")
     try:

@@ -137,6 +137,7 @@ def test_persistence_mode_is_on_for_every_gpu(host, ask):
     [
         ("/var/lib/gpufleet", 0o755),
         ("/etc/apt/apt.conf.d/52gpufleet-kernel-hold", 0o644),
+        ("/etc/apt/preferences.d/gpufleet-kernel.pref", 0o644),
         ("/etc/apt/apt.conf.d/53gpufleet-nvidia-driver", 0o644),
         ("/etc/modprobe.d/gpufleet-nouveau.conf", 0o644),
         ("/run/gpufleet.lock", 0o644),
@@ -156,7 +157,7 @@ def test_nothing_of_it_can_be_changed_by_others(host):
 
 def test_nothing_is_left_behind(host, kernel):
     assert host.check_output("find /tmp /var/tmp -mindepth 1 -maxdepth 1 ! -name 'systemd-private-*' ! -name '.*-unix'") == ""
-    assert host.check_output("ls -A /var/lib/gpufleet") == "dkms-deferred"
+    assert host.check_output("ls -A /var/lib/gpufleet").split() == ["dkms-deferred", "holds.json", "kernel-holds.json"]
     assert host.check_output("ls -A /root/.ansible/tmp") == "gpufleet-0"
     assert host.run("find /home/fleet/.ansible -type f").stdout == ""
     assert host.check_output("find / -xdev \\( -name '*.dkms.tar.gz*' -o -path '/usr/share/*-dkms*' -prune \\) -print | xargs -r dpkg -S 2>&1 >/dev/null") == ""

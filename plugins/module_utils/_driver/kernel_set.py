@@ -60,6 +60,11 @@ def render_pin(held):
     for version in sorted(set(held.values())):
         lines += ["Explanation: the kernel's packages that are installed stay at this version.",
                   "Package: %s" % " ".join(sorted(name for name in held if held[name] == version)), "Pin: version %s" % version, "Pin-Priority: 1001", ""]
+    own = sorted(set(found.group(1) for found in (re.match(r"linux-image-(?:unsigned-)?(\d.*)$", name) for name in held) if found))
+    if own:
+        lines += ["Explanation: what belongs to these kernels may come, such as headers that are not installed yet.",
+                  "Package: %s" % " ".join("linux-%s-%s*" % (kind, release) for release in own for kind in ("headers", "modules")),
+                  "Pin: version *", "Pin-Priority: 500", ""]
     lines += ["Explanation: no other kernel comes by itself.", "Package: %s" % " ".join(list(BLOCKED) + sorted(name for name in held if not re.search(r"\d", name))),
               "Pin: version *", "Pin-Priority: -1", ""]
     return "\n".join(lines)

@@ -65,7 +65,7 @@ def render_pin(held):
         lines += ["Explanation: what belongs to these kernels may come, such as headers that are not installed yet.",
                   "Package: %s" % " ".join("linux-%s-%s*" % (kind, release) for release in own for kind in ("headers", "modules")),
                   "Pin: version *", "Pin-Priority: 500", ""]
-    lines += ["Explanation: no other kernel comes by itself.", "Package: %s" % " ".join(list(BLOCKED) + sorted(name for name in held if not re.search(r"\d", name))),
+    lines += ["Explanation: no other kernel comes by itself.", "Package: %s" % " ".join(list(BLOCKED) + sorted(name for name in held if not re.search(r"-\d+\.\d", name))),
               "Pin: version *", "Pin-Priority: -1", ""]
     return "\n".join(lines)
 

@@ -98,7 +98,8 @@ class Task:
         if boot_default.act(self.root, self.runner, running, self.uname):
             self.actions.append("made kernel %s the default" % running)
         try:
-            self.manager.change(arguments)
+            # The module is imported or built by the step that follows, and not in the middle of the transaction.
+            self.manager.change(arguments, options=self.manager.deferred_dkms_options())
             self.actions.append("installed %s" % ", ".join(sorted(wanted)))
         finally:
             self.hold(self.manager.installed(), True)

@@ -223,8 +223,8 @@ def complaint(result):
     if result["action"] != reload.REFUSE:
         return None
     if result["problems"]:
-        return "The driver was not loaded anew as it should be: %s. Done: %s. Next step: look at the kernel log and at these services, then run again or reboot." % (
-            "; ".join(result["problems"]), ", ".join(result["actions"]) or "nothing")
+        return "The driver was not loaded anew as it should be: %s. Done: %s. Next step: %s." % (
+            "; ".join(result["problems"]), ", ".join(result["actions"]) or "nothing", "look at the kernel log and at these services, then run again or reboot")
     done = "Done and undone: %s." % ", ".join(result["actions"]) if result["actions"] else "Nothing was changed."
     return "The driver cannot be loaded anew without a reboot%s: %s %s" % (
         "" if all(item["reboot_helps"] for item in result["reasons"]) else ", and a reboot would not help", reload.sentence(result["reasons"]), done)

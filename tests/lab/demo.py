@@ -33,7 +33,8 @@ POLICY = {
     "gpu_node_upgrade_soak_interval": 5,
 }
 OUT_OF_SERVICE = (
-    "stop", "install", "prove", "reboot", "reload", "validate", "rollback_install", "rollback_prove", "rollback_reboot", "rollback_reload", "rollback_validate", "return",
+    "stop", "install", "prove", "reboot", "reload", "validate", "return",
+    "rollback_install", "rollback_prove", "rollback_reboot", "rollback_reload", "rollback_validate",
 )
 STAGES = {
     "kernel_hold": "hold the kernel",

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -41,10 +42,9 @@ def role(part, **variables):
 @pytest.fixture(scope="module")
 def staged(host):
     """The kernel of the security suite, which the release's keeps out."""
-    names = host.check_output("apt-cache depends linux-image-amd64").split()
-    found = sorted(name[len("linux-image-"):] for name in names if name.startswith("linux-image-6.1.0-") and not name.endswith(RELEASED))
-    assert found, "the security suite offers another kernel than the release"
-    return found[-1]
+    offered = set(re.findall(r"^Depends: linux-image-(\S+)", host.check_output("apt-cache show linux-image-amd64"), re.MULTILINE)) - {RELEASED}
+    assert offered, "the security suite offers another kernel than the release"
+    return max(offered, key=lambda release: [int(part) for part in re.findall(r"\d+", release)])
 
 
 def boots(host):

@@ -14,7 +14,10 @@ from . import files, kernels, modules
 from .manager import write_atomically
 
 DROPIN = "/etc/default/grub.d/zz-gpufleet-default.cfg"
-CONTENT = "# Written by gpufleet.lifecycle (boot_kernel); changes are overwritten. The default is the saved entry, so that a new kernel does not take its place.\nGRUB_DEFAULT=saved\n"
+CONTENT = (
+    "# Written by gpufleet.lifecycle (boot_kernel); changes are overwritten. The default is the saved entry, so that a new kernel does not\n"
+    "# take its place.\nGRUB_DEFAULT=saved\n"
+)
 SAVED = ("${saved_entry}", "$saved_entry")
 
 
@@ -44,9 +47,10 @@ def read(root, runner, uname=os.uname):
     for place, tool in (("/boot/grub", "grub"), ("/boot/grub2", "grub2")):
         text = files.read_text(files.under(root, place, "grub.cfg"))
         if text is not None and "blscfg" not in text:
-            menu = kernels.parse_menu(text)
-            return dict(found, loader="grub", tool=tool, place=place, saved=kernels.default_entry(text) in SAVED, one_time=kernels.read_grubenv(root).get("next_entry"),
-                        saved_entry=kernels.read_grubenv(root).get("saved_entry"), entries=dict((name, entry_of(menu, name)) for name in found["installed"]))
+            menu, env = kernels.parse_menu(text), kernels.read_grubenv(root)
+            return dict(
+                found, loader="grub", tool=tool, place=place, saved=kernels.default_entry(text) in SAVED, one_time=env.get("next_entry"),
+                saved_entry=env.get("saved_entry"), entries=dict((name, entry_of(menu, name)) for name in found["installed"]))
     grubby = kernels.from_grubby(root, runner)[1] is not None
     return dict(found, loader="grubby" if grubby else None, tool=None, place=None, saved=True, one_time=None, saved_entry=None, entries={})
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 
+from .transaction import CHANGES
 from .versions import KEYS
 
 # Names of the kernel's packages, as regular expressions from the beginning of the name.
@@ -65,8 +66,8 @@ def render_pin(held):
         lines += ["Explanation: what belongs to these kernels may come, such as headers that are not installed yet.",
                   "Package: %s" % " ".join("linux-%s-%s*" % (kind, release) for release in own for kind in ("headers", "modules")),
                   "Pin: version *", "Pin-Priority: 500", ""]
-    lines += ["Explanation: no other kernel comes by itself.", "Package: %s" % " ".join(list(BLOCKED) + sorted(name for name in held if not re.search(r"-\d+\.\d", name))),
-              "Pin: version *", "Pin-Priority: -1", ""]
+    metas = sorted(name for name in held if not re.search(r"-\d+\.\d", name))
+    lines += ["Explanation: no other kernel comes by itself.", "Package: %s" % " ".join(list(BLOCKED) + metas), "Pin: version *", "Pin-Priority: -1", ""]
     return "\n".join(lines)
 
 
@@ -79,10 +80,10 @@ def render_unattended(patterns):
 def staging_refusals(transaction, wanted, patterns, manager):
     """What a transaction that brings a kernel must not do: change another package, or remove one."""
     allowed, lines = list(patterns) + [TOOLS[manager]], []
-    changed = sorted(item["name"] for kind in ("install", "upgrade", "downgrade", "reinstall") for item in transaction[kind] if not is_kernel(item["name"], allowed))
+    changed = sorted(item["name"] for kind in CHANGES for item in transaction[kind] if not is_kernel(item["name"], allowed))
     replaced = sorted(item["name"] for kind in ("upgrade", "downgrade") for item in transaction[kind] if is_kernel(item["name"], patterns))
     removed = sorted(item["name"] for item in transaction["remove"])
-    brought = set(item["name"] for kind in ("install", "upgrade", "downgrade", "reinstall") for item in transaction[kind])
+    brought = set(item["name"] for kind in CHANGES for item in transaction[kind])
     for what, names in (("change packages that are not the kernel's", changed), ("replace kernel packages that are installed", replaced),
                         ("remove packages", removed), ("not bring what was asked for", sorted(name for name in wanted if name not in brought))):
         if names:
@@ -105,7 +106,7 @@ def security_wanted(installed, security, patterns, manager):
 
 def security_refusals(transaction, wanted, installed, patterns):
     """What a run of security updates must not do: touch what is held, the kernel or the driver, remove, downgrade, or bring what is no such update."""
-    changed = [item for kind in ("install", "upgrade", "downgrade", "reinstall") for item in transaction[kind]]
+    changed = [item for kind in CHANGES for item in transaction[kind]]
     touched = changed + transaction["remove"]
     rows = (
         ("change packages that are held", [item["name"] for item in touched if installed.get(item["name"], {}).get("hold")]),

@@ -52,8 +52,8 @@ class Task:
         installed = self.manager.installed()
         journal, broken = self.manager.interrupted(installed)
         if journal or broken:
-            raise Refused("an interrupted run of the package manager left these half done: %s. Next step: finish it (dpkg --configure -a, apt-get --fix-broken install; "
-                          "on dnf systems dnf remove --duplicates), then run again" % ", ".join(broken or journal))
+            raise Refused("an interrupted run of the package manager left these half done: %s. Next step: finish it (dpkg --configure -a, "
+                          "apt-get --fix-broken install; on dnf systems dnf remove --duplicates), then run again" % ", ".join(broken or journal))
         {"held": self.hold, "free": self.free, "staged": self.stage, "removed": self.remove, "updated": self.update}[self.params["state"]](installed, acting)
         return self.answer(self.manager.installed() if acting else installed)
 
@@ -130,8 +130,9 @@ class Task:
             lacking = [name for name in must if name in wanted and not wanted[name]]
             wanted = dict((name, version) for name, version in wanted.items() if version)
         if lacking:
+            command = {"apt": "apt-cache search --names-only '^linux-image-'", "dnf": "dnf list --showduplicates kernel-core"}[self.manager.name]
             raise Refused("kernel %s is not to be had: there is no %s. Next step: name a kernel that the repositories offer (%s)" % (
-                release, ", ".join(sorted(lacking)), "apt-cache search --names-only '^linux-image-'" if self.manager.name == "apt" else "dnf list --showduplicates kernel-core"))
+                release, ", ".join(sorted(lacking)), command))
         return wanted, self.manager.arguments(wanted)
 
     @staticmethod
@@ -168,7 +169,8 @@ class Task:
         arguments = self.manager.arguments(wanted)
         refusals = kernel_set.security_refusals(self.manager.simulate(arguments), wanted, installed, self.patterns)
         if refusals:
-            raise Refused("no security update is applied: %s. Next step: find which of %s needs that, and apply the others by hand" % ("; ".join(refusals), ", ".join(sorted(wanted))))
+            raise Refused("no security update is applied: %s. Next step: find which of %s needs that, and apply the others by hand" % (
+                "; ".join(refusals), ", ".join(sorted(wanted))))
         self.do("update %s" % ", ".join("%s to %s" % item for item in sorted(wanted.items())), lambda: self.manager.change(arguments), acting)
         if acting:
             now = self.manager.installed()

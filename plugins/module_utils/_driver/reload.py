@@ -96,7 +96,8 @@ def node_reasons(facts, nvswitch):
     if facts["loaded"]["nouveau"]:
         yield reason("nouveau", "nouveau is loaded and has the GPUs", "reboot with nouveau kept out of the initramfs")
     for task in facts["hung"] or []:
-        yield reason("hung_task", "%s (pid %s) waits in the driver and cannot be interrupted (%s)" % (task["comm"], task["pid"], task["where"]), "reboot the node")
+        yield reason("hung_task", "%s (pid %s) waits in the driver and cannot be interrupted (%s)" % (task["comm"], task["pid"], task["where"]),
+                     "reboot the node")
     if facts["hung"] is None:
         yield reason("hung_unknown", "/proc cannot be listed, so that nobody knows whether a task hangs in the driver", "look at the node")
     if facts["nvswitches"] is None:
@@ -117,7 +118,8 @@ def reference_reasons(table, held):
     for name in references.unknown(table):
         yield reason("refcnt_unknown", "the reference count of module %s cannot be read" % name, "reboot the node")
     for name, used in references.foreign(table).items():
-        yield reason("foreign_module", "module %s uses %s, and it is not known how to bring it back" % (name, ", ".join(used)), "reboot the node, or unload %s" % name)
+        yield reason("foreign_module", "module %s uses %s, and it is not known how to bring it back" % (name, ", ".join(used)),
+                     "reboot the node, or unload %s" % name)
     if references.order(table) is None:
         yield reason("module_circle", "the modules %s use each other" % ", ".join(sorted(table)), "reboot the node")
     for name, count in references.unexplained(table).items() if not held else ():
@@ -156,7 +158,8 @@ def decide(facts, params):
     else:
         answer["reasons"] = blockers + pending
         if stop is None:
-            answer["reasons"].append(reason("services_unknown", "systemd does not say which of the services run: %s" % ", ".join(params["services"]), "look at the node"))
+            named = ", ".join(params["services"])
+            answer["reasons"].append(reason("services_unknown", "systemd does not say which of the services run: %s" % named, "look at the node"))
         else:
             answer["reasons"] += list(holder_reasons(facts, stop))
         answer["reasons"] += list(reference_reasons(table, facts["holders"] != []))

@@ -154,7 +154,8 @@ class Task:
                     name, table[name]["refcnt"], ", ".join(table[name]["holders"] or []) or "none"), "reboot the node")])
             rc, dummy, err = self.runner(["rmmod", name], COMMAND_S)
             if rc:
-                raise Impossible([reload.reason("unload_failed", "module %s was not unloaded (rmmod answered rc %s: %s)" % (name, rc, err.strip()), "reboot the node")])
+                raise Impossible([reload.reason(
+                    "unload_failed", "module %s was not unloaded (rmmod answered rc %s: %s)" % (name, rc, err.strip()), "reboot the node")])
             self.unloaded.append(name)
             self.actions.append("unload %s" % name)
 

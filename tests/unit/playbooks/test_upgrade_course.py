@@ -118,7 +118,7 @@ def steps(result, name):
 
 
 def test_a_driver_is_loaded_without_a_reboot_or_with_one_as_the_policy_has_it(fleet):
-    """a1 reloads; a2 cannot and reboots; a3 must not reboot and is as before; a4 is sick after a reload, and b1 after a reboot: both are put back by a reload."""
+    """a1 reloads; a2 cannot and reboots; a3 must not reboot; a4 is sick after a reload, and b1 after a reboot: both are put back by a reload."""
     fleet.variables = {name: {"gpu_node_upgrade_reload": "reload" if name == "a3" else "auto"} for name in ("a1", "a2", "a3", "a4", "b1")}
     fleet.add("a1")
     fleet.add("a2", no_reload_from=[OLD])

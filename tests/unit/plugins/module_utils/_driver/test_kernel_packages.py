@@ -29,8 +29,8 @@ def record(name, version, *depends):
     return {"name": name, "version": version, "depends": [[item] for item in depends], "downloadable": True}
 
 
-INSTALLED = {"linux-image-" + OLD: have(RELEASED), "linux-headers-" + OLD: have(RELEASED), "linux-image-amd64": have(RELEASED), "linux-libc-dev": have(RELEASED),
-             "openssl": have("3.0.1"), "bash": have("5.2"), "nvidia-smi": have("535.216.03-1"), "libssl3": have("3.0.1", True)}
+INSTALLED = {"linux-image-" + OLD: have(RELEASED), "linux-headers-" + OLD: have(RELEASED), "linux-image-amd64": have(RELEASED),
+             "linux-libc-dev": have(RELEASED), "openssl": have("3.0.1"), "bash": have("5.2"), "nvidia-smi": have("535.216.03-1"), "libssl3": have("3.0.1", True)}
 INDEX = {
     "linux-image-" + NEW: [record("linux-image-" + NEW, SECURITY, "kmod", "initramfs-tools")],
     "linux-headers-" + NEW: [record("linux-headers-" + NEW, SECURITY, "linux-headers-6.1.0-56-common", "linux-kbuild-6.1")],
@@ -66,7 +66,8 @@ class Manager:
         return {name: INDEX[name] for name in also if name in INDEX}
 
     def security(self, names):
-        found = {"openssl": ["3.0.2"], "libssl3": ["3.0.2"], "linux-image-amd64": [SECURITY], "linux-libc-dev": [SECURITY], "nvidia-smi": ["535.261.03-1"], "bash": []}
+        found = {"openssl": ["3.0.2"], "libssl3": ["3.0.2"], "linux-image-amd64": [SECURITY], "linux-libc-dev": [SECURITY],
+                 "nvidia-smi": ["535.261.03-1"], "bash": []}
         return {name: found[name] for name in names if name in found}
 
     def simulate(self, arguments, action="install", options=()):
@@ -281,11 +282,13 @@ def test_which_packages_are_the_kernels(name, manager, expected):
     assert kernel_set.is_kernel(name, kernel_set.PATTERNS[manager]) is expected
 
 
-@pytest.mark.parametrize(("text", "kind"), [("ID=debian\n", Apt), ('ID="rocky"\nID_LIKE="rhel centos fedora"\n', Dnf), ("ID=ubuntu\nID_LIKE=debian\n", Apt), ("", Apt)])
+@pytest.mark.parametrize(("text", "kind"), [
+    ("ID=debian\n", Apt), ('ID="rocky"\nID_LIKE="rhel centos fedora"\n', Dnf), ("ID=ubuntu\nID_LIKE=debian\n", Apt), ("", Apt)])
 def test_the_package_manager_of_a_system(tmp_path, text, kind):
     write(tmp_path, "/etc/os-release", text)
     assert type(kernel_task.manager_of(None, str(tmp_path))) is kind
 
 
 def test_packages_of_a_kernel_with_dnf():
-    assert kernel_set.packages_of("5.14.0-427.13.1.el9_4.x86_64", "dnf")[0] == dict.fromkeys(("kernel-core", "kernel-modules", "kernel-devel"), "5.14.0-427.13.1.el9_4")
+    names = ("kernel-core", "kernel-modules", "kernel-devel")
+    assert kernel_set.packages_of("5.14.0-427.13.1.el9_4.x86_64", "dnf")[0] == dict.fromkeys(names, "5.14.0-427.13.1.el9_4")

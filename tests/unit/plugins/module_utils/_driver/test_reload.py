@@ -205,7 +205,8 @@ def test_users_go_before_what_they_use(table, expected):
 def test_references_are_read_from_sys_module(tmp_path):
     base = "/sys/module/"
     assert references.read(str(tmp_path)) is None
-    for name, count, users in (("nvidia", "2", ["nvidia_uvm", "strange"]), ("nvidia_uvm", "0", []), ("strange", "1", ["far"]), ("far", "0", []), ("ext4", "1", [])):
+    rows = (("nvidia", "2", ["nvidia_uvm", "strange"]), ("nvidia_uvm", "0", []), ("strange", "1", ["far"]), ("far", "0", []), ("ext4", "1", []))
+    for name, count, users in rows:
         write(tmp_path, base + name + "/initstate", "live\n")
         write(tmp_path, base + name + "/refcnt", count + "\n")
         (tmp_path / "sys/module" / name / "holders").mkdir()
@@ -237,7 +238,8 @@ def test_whom_a_process_works_for(paths, unit, pod, job):
 
 
 def test_units_by_name():
-    said = "Id=a.service\nNames=a.service b.service\nLoadState=loaded\nActiveState=active\n\nId=c.service\nNames=c.service\nLoadState=not-found\nActiveState=inactive\n"
+    said = "Id=a.service\nNames=a.service b.service\nLoadState=loaded\nActiveState=active\n\n"
+    said += "Id=c.service\nNames=c.service\nLoadState=not-found\nActiveState=inactive\n"
     found = units.show(Recorded({"systemctl show": said}), ["b.service", "c.service"])
     assert (found["b.service"]["active"], found["b.service"]["names"][0], found["c.service"]["load"]) == ("active", "a.service", "not-found")
     assert units.show(Recorded({"systemctl show": said}), ["d.service"]) is None, "an answer about something else is none"

@@ -97,7 +97,8 @@ def running_the_old_driver_with_the_new_one_on_disk(tmp_path, build, templates):
 
 
 def task(system, **options):
-    return Task(dict(OPTIONS, **options), system, str(system.node.root), lambda: os.uname().__class__(("Linux", "n", RELEASE, "v", "x86_64")), lambda seconds: None)
+    uname = os.uname().__class__(("Linux", "n", RELEASE, "v", "x86_64"))
+    return Task(dict(OPTIONS, **options), system, str(system.node.root), lambda: uname, lambda seconds: None)
 
 
 STOPPED = ["stop " + FIRST, "stop " + SECOND]

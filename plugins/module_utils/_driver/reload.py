@@ -84,7 +84,8 @@ def module_reasons(facts, wanted):
         yield reason("gsp_firmware", "the GSP firmware of %s is not on the disk, only that of %s" % (disk["version"], ", ".join(facts["gsp_firmware"])),
                      "install the firmware package of this driver", False)
     if facts["secure_boot"] == "enabled" and not disk.get("signer"):
-        yield reason("unsigned", "Secure Boot is on, and %s is not signed" % disk["path"], "sign it with an enrolled key, or use a prebuilt signed module", False)
+        yield reason("unsigned", "Secure Boot is on, and %s is not signed" % disk["path"],
+                     "sign it with an enrolled key, or use a prebuilt signed module", False)
 
 
 def node_reasons(facts, nvswitch):

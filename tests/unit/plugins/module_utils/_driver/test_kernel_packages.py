@@ -274,6 +274,18 @@ def test_security_updates_need_apt(node):
         node.run("updated", patterns=APT)
 
 
+def test_a_kernel_is_held_with_dnf(node, tmp_path):
+    """Version locks are dnf's own; dnf-automatic is kept out where it is installed."""
+    node.name, node.unattended_file = "dnf", "/etc/dnf/automatic.conf"
+    node.packages = {"kernel-core": have("5.14.0-427.el9"), "kernel-tools": have("5.14.0-427.el9")}
+    write(tmp_path, "/etc/dnf/automatic.conf", "[base]\nexcludepkgs = nvidia-driver*\n")
+    node.run("held", pin=True)
+    assert node.log == ["hold kernel-core"] and (tmp_path / "etc/dnf/automatic.conf").read_text() == "[base]\nexcludepkgs = nvidia-driver*, kernel*\n"
+    assert not (tmp_path / "etc/apt").exists()
+    node.run("free")
+    assert (tmp_path / "etc/dnf/automatic.conf").read_text() == "[base]\nexcludepkgs = nvidia-driver*\n"
+
+
 @pytest.mark.parametrize(("name", "manager", "expected"), [
     ("linux-image-6.1.0-50-amd64", "apt", True), ("linux-modules-6.8.0-1-generic", "apt", True), ("linux-modules-nvidia-580-generic", "apt", False),
     ("linux-generic-hwe-22.04", "apt", True), ("linux-libc-dev", "apt", False), ("kernel-core", "dnf", True), ("kernel", "dnf", True),

@@ -63,8 +63,10 @@ def render_pin(held):
                   "Package: %s" % " ".join(sorted(name for name in held if held[name] == version)), "Pin: version %s" % version, "Pin-Priority: 1001", ""]
     own = sorted(set(found.group(1) for found in (re.match(r"linux-image-(?:unsigned-)?(\d.*)$", name) for name in held) if found))
     if own:
+        # The headers that a kernel shares with its other flavours have no flavour in their name.
+        common = sorted(set("linux-headers-%s%s" % (release.rsplit("-", 1)[0], end) for release in own for end in ("", "-common")))
         lines += ["Explanation: what belongs to these kernels may come, such as headers that are not installed yet.",
-                  "Package: %s" % " ".join("linux-%s-%s*" % (kind, release) for release in own for kind in ("headers", "modules")),
+                  "Package: %s" % " ".join(["linux-%s-%s*" % (kind, release) for release in own for kind in ("headers", "modules")] + common),
                   "Pin: version *", "Pin-Priority: 500", ""]
     metas = sorted(name for name in held if not re.search(r"-\d+\.\d", name))
     lines += ["Explanation: no other kernel comes by itself.", "Package: %s" % " ".join(list(BLOCKED) + metas), "Pin: version *", "Pin-Priority: -1", ""]

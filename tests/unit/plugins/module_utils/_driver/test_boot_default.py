@@ -104,6 +104,20 @@ def test_a_default_that_does_not_come_about(root, answers, words):
         boot_default.act(str(root), Loader(root, **answers), OLD, uname)
 
 
+def test_a_menu_that_is_made_anew_without_the_kernel(root):
+    class Forgetful(Loader):
+        def __call__(self, argv, timeout=None):
+            answer = super().__call__(argv, timeout)
+            if argv[0] == "grub-mkconfig":
+                write(self.root, "/boot/grub/grub.cfg", recorded("grub-saved.cfg").replace(OLD, "6.1.0-1-amd64"))
+            return answer
+
+    loader = Forgetful(root)
+    with pytest.raises(boot_default.BootError, match="has no entry in /boot/grub/grub.cfg once that was made anew"):
+        boot_default.act(str(root), loader, OLD, uname)
+    assert loader.calls == ["grub-mkconfig"], "no entry is saved that leads nowhere"
+
+
 def test_grubby(monkeypatch, tmp_path):
     for name in (OLD, KERNEL):
         kernel(tmp_path, name)

@@ -58,12 +58,14 @@ options:
       - install
       - prove
       - reboot
+      - reload
       - validate
       - return
       - soak
       - rollback_install
       - rollback_prove
       - rollback_reboot
+      - rollback_reload
       - rollback_validate
       - rollback_start
       - quarantine
@@ -184,12 +186,14 @@ ARGUMENT_SPEC = dict(
             "install",
             "prove",
             "reboot",
+            "reload",
             "validate",
             "return",
             "soak",
             "rollback_install",
             "rollback_prove",
             "rollback_reboot",
+            "rollback_reload",
             "rollback_validate",
             "rollback_start",
             "quarantine",

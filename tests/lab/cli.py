@@ -71,7 +71,7 @@ def do_fault(lab, arguments) -> int:
 
 
 def do_drivers(lab, arguments) -> int:
-    drivers.ensure(lab, arguments.versions)
+    drivers.ensure(lab, arguments.versions, tuple(arguments.kernel))
     return 0
 
 
@@ -138,6 +138,7 @@ def parser() -> argparse.ArgumentParser:
     command = commands.add_parser("drivers", help="compile drivers for the image's kernel, once, into the cache")
     text = "such as 535.261.03 or 535.261.03-1 (default: all the image keeps)"
     command.add_argument("versions", nargs="*", metavar="VERSION", default=list(config.DRIVER_VERSIONS), help=text)
+    command.add_argument("--kernel", action="append", default=[], help="for this kernel of the image's suite, too; may be given several times")
     command.set_defaults(run=do_drivers)
 
     command = commands.add_parser("apiserver", help="build kube-apiserver from Debian's source, once, into the cache")

@@ -70,8 +70,14 @@ def present(lab: Lab, name: str) -> bool:
     return (lab.trees / name).is_file() and (lab.trees / f"{name}.sha256").is_file()
 
 
-def ensure(lab: Lab, wanted: list[str]) -> list[Path]:
-    """Have built trees of these driver versions for each kernel of the image; return their files."""
+def kept(lab: Lab, version: str, kernel: str) -> Path | None:
+    """A tree in the cache for a kernel that the image does not have, whose compiler is only known from the tree's name."""
+    found = sorted(lab.trees.glob(f"{MODULE}_{upstream(version)}_{kernel}_{platform.machine()}_*.dkms.tar.gz")) if lab.trees.is_dir() else []
+    return next((path for path in found if present(lab, path.name)), None)
+
+
+def ensure(lab: Lab, wanted: list[str], more: tuple[str, ...] = ()) -> list[Path]:
+    """Have built trees of these driver versions for each kernel of the image, and for more kernels of its suite; return their files."""
     image.ensure(lab, image.packages_layer())
     base = image.base_layer().root(lab.images)
     stored = list(stored_versions(os.listdir(_archives(lab))))
@@ -87,6 +93,18 @@ def ensure(lab: Lab, wanted: list[str]) -> list[Path]:
                 if overlay.isolated("_driver", chosen, kernel, nice=19) != 0:
                     raise LabError(f"driver {chosen} could not be compiled for kernel {kernel}")
             found.append(lab.trees / name)
+        for kernel in more:
+            path = kept(lab, chosen, kernel)
+            if path:
+                say(f"driver {chosen} for kernel {kernel}: already compiled, {path}")
+            else:
+                image.check_host()
+                if overlay.isolated("_driver", chosen, kernel, nice=19) != 0:
+                    raise LabError(f"driver {chosen} could not be compiled for kernel {kernel}")
+                path = kept(lab, chosen, kernel)
+            if path is None:
+                raise LabError(f"driver {chosen} was compiled for kernel {kernel}, and there is no tree of it in {lab.trees}")
+            found.append(path)
     return found
 
 
@@ -103,13 +121,22 @@ def _fetch(root: Path, version: str, log: Path) -> str:
     return f"/var/tmp/{package.name}"
 
 
+def _headers(root: Path, kernel: str, log: Path) -> None:
+    """Install the headers of a kernel of the suite that the image does not have."""
+    image.use_host_network_settings(root)
+    image.use_host_names(root)
+    run_logged("package lists", log, "chroot", root, "apt-get", "-q", "update")
+    run_logged(f"headers of {kernel}", log, "chroot", root, "apt-get", "-q", "-y", "--no-install-recommends", "install", f"linux-headers-{kernel}")
+
+
 def compile_one(lab: Lab, version: str, kernel: str) -> None:
     """Compile in a throw-away copy of the image. To be run in a mount namespace of its own."""
     base = image.base_layer().root(lab.images)
-    name = tree_name(base, version, kernel)
+    own = kernel in image.kernels(base)
+    name = tree_name(base, version, kernel) if own else f"{MODULE}_{upstream(version)}_{kernel}_{platform.machine()}.dkms.tar.gz"
     lab.trees.mkdir(parents=True, exist_ok=True)
     with locked(lab.trees / f".lock-{name}", f"compiles driver {version}"):
-        if present(lab, name):
+        if present(lab, name) or not own and kept(lab, version, kernel):
             say(f"driver {version} for kernel {kernel}: compiled meanwhile, {lab.trees / name}")
             return
         start = time.monotonic()
@@ -123,6 +150,9 @@ def compile_one(lab: Lab, version: str, kernel: str) -> None:
             with overlay.chroot_mounts(root):
                 package = stored_versions(os.listdir(_archives(lab))).get(version)
                 path = f"/{image.ARCHIVES}/{package}" if package else _fetch(root, version, log)
+                if not own:
+                    _headers(root, kernel, log)
+                    name = tree_name(root, version, kernel)
                 say(f"driver {version} for kernel {kernel}: compiling, at low priority (once; its log is {log})")
                 run_logged("unpacking the driver's source", log, "chroot", root, "dpkg-deb", "-x", path, "/")
                 _build(root, upstream(version), kernel, log)

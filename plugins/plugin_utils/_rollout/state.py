@@ -22,10 +22,12 @@ STEPS = {
     "install": (DOWN, "down"),
     "prove": (DOWN, "down"),
     "reboot": (DOWN, "down"),
+    "reload": (DOWN, "down"),
     "validate": (DOWN, "validating"),
     "rollback_install": (DOWN, "down"),
     "rollback_prove": (DOWN, "down"),
     "rollback_reboot": (DOWN, "down"),
+    "rollback_reload": (DOWN, "down"),
     "rollback_validate": (DOWN, "validating"),
     "rollback_start": (DOWN, "validating"),
     "quarantine": (DOWN, "down"),
@@ -33,7 +35,7 @@ STEPS = {
     "soak": (RETURN, "soaking"),
 }
 # A node on which these were begun is not as it was before; the others after a failure start what ran before, or say that it stays out of service.
-PUTTING_BACK = ("rollback_install", "rollback_prove", "rollback_reboot", "rollback_validate")
+PUTTING_BACK = ("rollback_install", "rollback_prove", "rollback_reboot", "rollback_reload", "rollback_validate")
 AFTERWARDS = ("rollback_start", "quarantine")
 # Whatever a ticket is for, and even when it ran out, it never keeps anybody from putting a node back.
 ALWAYS = PUTTING_BACK + AFTERWARDS

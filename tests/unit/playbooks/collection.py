@@ -16,6 +16,7 @@ REAL = (
     "roles/gpu_node_upgrade",
     "roles/gpu_scheduler",
     "plugins/action/dkms_module.py",
+    "plugins/action/driver_reload.py",
     "plugins/action/rollout_control.py",
     "plugins/action/rollout_gate.py",
     "plugins/action/rollout_plan.py",

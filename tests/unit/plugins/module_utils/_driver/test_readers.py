@@ -347,7 +347,7 @@ def test_holders(tmp_path):
     write(tmp_path, "/proc/13/maps", "7f00-7f01 rw-s 0000 00:06 12 /dev/nvidia1\n7f02-7f03 r-xp 0000 00:06 12\n")
     found = dict((item["pid"], item) for item in holders.read(str(tmp_path)))
     assert sorted(found) == [10, 12, 13, 14]
-    assert found[10] == {"pid": 10, "user": "4294900000", "comm": "job10", "unit": "dcgm.service", "devices": ["/dev/nvidia0"]}
+    assert found[10] == {"pid": 10, "user": "4294900000", "comm": "job10", "unit": "dcgm.service", "pod": None, "job": None, "devices": ["/dev/nvidia0"]}
     assert (found[12]["unit"], found[14]["unit"], found[13]["devices"], found[13]["user"]) == ("session-1.scope", None, ["/dev/nvidia1"], None)
     assert holders.read(str(tmp_path / "empty")) is None
 

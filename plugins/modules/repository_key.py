@@ -110,9 +110,11 @@ keyrings:
 
 import glob
 import os
+from http.client import HTTPException
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.text.converters import to_bytes, to_native
+from ansible.module_utils.urls import ConnectionError as UrlsConnectionError
 from ansible.module_utils.urls import open_url
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import keyring
@@ -163,7 +165,7 @@ def fetch(module):
     url = module.params["url"]
     try:
         data = open_url(url, timeout=module.params["timeout_s"], http_agent="gpufleet.lifecycle").read(LARGEST)
-    except Exception as exc:  # whatever a library below says of a server that is not there
+    except (OSError, ValueError, HTTPException, UrlsConnectionError) as exc:
         module.fail_json(msg="%s cannot be had: %s. Nothing was written. Next step: look at it from this node, or name another place of the key." % (
             url, to_native(exc)))
     return data, url

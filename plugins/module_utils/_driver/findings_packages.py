@@ -60,7 +60,7 @@ def driver_owner(facts, target, expect_loaded):
         yield finding("driver_owner", "node", UNKNOWN, signs, "the node itself",
                       "Whether a GPU Operator brings the driver cannot be read: %s." % ", ".join(signs), "Look at /run/nvidia on the node as root.")
     elif owner:
-        yield finding("driver_owner", "node", FAIL, signs, "the node itself",
-                      "A GPU Operator brings this node's driver in a container (%s): packages of the node would fight it." % "; ".join(signs), gpu_operator.NEXT_STEP)
+        message = "A GPU Operator brings this node's driver in a container (%s): packages of the node would fight it." % "; ".join(signs)
+        yield finding("driver_owner", "node", FAIL, signs, "the node itself", message, gpu_operator.NEXT_STEP)
     else:
         yield finding("driver_owner", "node", PASS, signs, "the node itself")

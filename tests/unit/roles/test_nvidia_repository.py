@@ -38,7 +38,8 @@ def role(system, known=(), texts="", machine="x86_64", **given):
     """The role's variables on a system; KNOWN are lines of what apt has, TEXTS the files that say so."""
     part = Role("nvidia_repository", ansible_facts=facts(system, machine))["__nvidia_repository_systems"][system]
     return Role("nvidia_repository", ("main", part), ansible_facts=facts(system, machine),
-                __nvidia_repository_targets={"stdout_lines": list(known)}, __nvidia_repository_texts={"stdout": texts, "stdout_lines": texts.splitlines()}, **given)
+                __nvidia_repository_targets={"stdout_lines": list(known)},
+                __nvidia_repository_texts={"stdout": texts, "stdout_lines": texts.splitlines()}, **given)
 
 
 def rendered(found):

@@ -80,7 +80,8 @@ class Node:
         command += ["-e", json.dumps(variables)]
         environment = dict(os.environ, ANSIBLE_LOCALHOST_WARNING="0", ANSIBLE_NOCOLOR="1", ANSIBLE_LOCAL_TEMP=str(self.base / "local"),
                            ANSIBLE_REMOTE_TEMP=str(self.base / "remote"), ANSIBLE_HOME=str(self.base / "home"))
-        return Result(subprocess.run(command, cwd=str(ROOT), env=environment, capture_output=True, text=True, timeout=900, check=False, stdin=subprocess.DEVNULL))
+        return Result(subprocess.run(
+            command, cwd=str(ROOT), env=environment, capture_output=True, text=True, timeout=900, check=False, stdin=subprocess.DEVNULL))
 
 
 @pytest.fixture(name="signers", scope="module")
@@ -160,7 +161,8 @@ def test_other_files_for_the_same_repository(base, mirror, signers):
     before = node.files()
     refused = node.run(**cuda(mirror, signers[0]))
     assert refused.rc != 0 and node.files() == before
-    assert "configured by /etc/apt/sources.list.d/cuda-debian12-x86_64.list already" in refused.words() and "nvidia_repository_disable_others" in refused.words()
+    assert "configured by /etc/apt/sources.list.d/cuda-debian12-x86_64.list already" in refused.words()
+    assert "nvidia_repository_disable_others" in refused.words()
 
     (mirror / "InRelease").rename(mirror / "gone")
     failed = node.run(**cuda(mirror, signers[0], nvidia_repository_disable_others=True))

@@ -17,8 +17,8 @@ description:
     transaction before anything is touched.
   - A transaction is refused when it would leave a driver package that does not belong to the set (a transitional package or
     an alternative dependency brings those), change a kernel package, remove a package that is not the driver's, or leave too
-    little disk space.
-    So is a node whose driver a GPU Operator brings in a container, unless O(state=resolved). Every refusal names the packages, what was found, what was expected and the next step.
+    little disk space. So is a node whose driver a GPU Operator brings in a container, unless O(state=resolved). Every refusal names the
+    packages, what was found, what was expected and the next step.
   - Packages of the driver that are installed already belong to the set, whoever installed them.
   - After the change the versions are read back, and the task fails when one differs. Holds are put back whatever happens.
   - An interrupted C(dpkg) or C(rpm) is finished first and reported.

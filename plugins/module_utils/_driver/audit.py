@@ -75,6 +75,8 @@ def reboot_safe(facts, found, target):
     kernel = facts["kernel"]["next_boot"]
     for ident in ("next_boot_kernel", "dpkg_interrupted", "secure_boot"):
         for item in found:
+            if ident == "secure_boot" and item["entity"] != (kernel or facts["kernel"]["running"]):
+                continue  # another kernel's module
             if item["id"] == ident and item["status"] in (findings.FAIL, findings.UNKNOWN):
                 return False, item["message"]
     return True, "Kernel %s boots next (%s) and has module %s on disk." % (kernel, facts["kernel"]["next_boot_source"], target)

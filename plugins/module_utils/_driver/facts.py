@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from . import dkms, dpkg, files, firmware, kernels, libraries, loaded, modules, packages, pci, rpm, secureboot
+from . import dkms, dpkg, files, firmware, gpu_operator, kernels, libraries, loaded, modules, packages, pci, rpm, secureboot
 from .manager import parse_os_release
 from .runner import Runner
 
@@ -34,6 +34,7 @@ def read(root="/", runner=None, uname=os.uname):
         "pci": pci.read(root),
         "dpkg": installed(root, runner),
         "dkms": dkms.read(root, runner),
+        "operator": gpu_operator.read(root),
         "runfile": [path for path in RUNFILE if os.path.lexists(files.under(root, path))],
     }
 

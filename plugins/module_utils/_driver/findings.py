@@ -22,7 +22,7 @@ from .findings_modules import (
     kernel_module,
     next_boot_kernel,
 )
-from .findings_packages import dpkg_interrupted, runfile_remains
+from .findings_packages import dpkg_interrupted, driver_owner, runfile_remains
 from .findings_versions import driver_packages, polygon, target_version, versions_agree
 
 __all__ = [
@@ -44,4 +44,5 @@ CHECKS = (
     gsp_firmware,
     dpkg_interrupted,
     runfile_remains,
+    driver_owner,
 )

@@ -80,8 +80,7 @@ class Fleet:
             (self.nodes / "bin" / name).write_text("#!/bin/sh\n%s\n" % what)
             (self.nodes / "bin" / name).chmod(0o755)
         state = "{{ gpu_node_upgrade_state_dir }}"
-        return {"nvidia_driver_flavour": "open", "__nvidia_driver_unattended_file": state + "/unattended.conf",
-                "__nvidia_driver_nouveau_file": state + "/nouveau.conf"}
+        return {"nvidia_driver_flavour": "open", "__nvidia_driver_nouveau_file": state + "/nouveau.conf"}
 
     def use_slurm(self):
         """Slurm gives every node work, under another name than the inventory's; what a run needs to know of it."""

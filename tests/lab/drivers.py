@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compile a driver once for the image's kernel, as a node would with dkms, and keep the built tree in the cache."""
+"""Compile a driver once for an image's kernel, as a node would with dkms, and keep the built tree in the cache."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from plugins.module_utils._driver import dkms
 
 from . import aptconf, image, layers, overlay
 from .common import LabError, elapsed, locked, run, run_logged, say, write_whole
-from .config import SUITE, Lab
+from .config import DRIVER_VERSIONS, SUITE, Lab
 
 PACKAGE = "nvidia-kernel-dkms"
 MODULE = "nvidia-current"  # the name Debian gives this package's module in the DKMS tree
@@ -62,21 +62,21 @@ def tree_name(root: Path, version: str, kernel: str) -> str:
     return dkms.tree_name(MODULE, upstream(version), kernel, platform.machine(), compiler)
 
 
-def _archives(lab: Lab) -> Path:
-    return image.packages_layer().root(lab.images) / image.ARCHIVES
+def _archives(lab: Lab, suite: str) -> Path:
+    return image.packages_layer(suite).root(lab.images) / image.ARCHIVES
 
 
 def present(lab: Lab, name: str) -> bool:
     return (lab.trees / name).is_file() and (lab.trees / f"{name}.sha256").is_file()
 
 
-def ensure(lab: Lab, wanted: list[str]) -> list[Path]:
-    """Have built trees of these driver versions for each kernel of the image; return their files."""
-    image.ensure(lab, image.packages_layer())
-    base = image.base_layer().root(lab.images)
-    stored = list(stored_versions(os.listdir(_archives(lab))))
+def ensure(lab: Lab, wanted: list[str], suite: str = SUITE) -> list[Path]:
+    """Have built trees of these driver versions (all the image keeps, if none is named) for each kernel of a suite's image; return their files."""
+    image.ensure(lab, suite, image.packages_layer(suite))
+    base = image.base_layer(suite).root(lab.images)
+    stored = list(stored_versions(os.listdir(_archives(lab, suite))))
     found = []
-    for version in wanted:
+    for version in wanted or DRIVER_VERSIONS[suite]:
         chosen = choose(version, stored) if version in stored + [upstream(each) for each in stored] else version
         for kernel in image.kernels(base):
             name = tree_name(base, chosen, kernel)
@@ -84,17 +84,17 @@ def ensure(lab: Lab, wanted: list[str]) -> list[Path]:
                 say(f"driver {chosen} for kernel {kernel}: already compiled, {lab.trees / name}")
             else:
                 image.check_host()
-                if overlay.isolated("_driver", chosen, kernel, nice=19) != 0:
+                if overlay.isolated("_driver", suite, chosen, kernel, nice=19) != 0:
                     raise LabError(f"driver {chosen} could not be compiled for kernel {kernel}")
             found.append(lab.trees / name)
     return found
 
 
-def _fetch(root: Path, version: str, log: Path) -> str:
+def _fetch(suite: str, root: Path, version: str, log: Path) -> str:
     """Download the kernel package of a version the image does not keep; return its path in the root."""
-    own = image.use_host_network_settings(root)
+    own = image.use_host_network_settings(root, suite)
     image.use_host_names(root)
-    write_whole(root / "etc/apt/sources.list.d/lab-drivers.sources", aptconf.deb822(aptconf.driver_sources(own, SUITE)))
+    write_whole(root / "etc/apt/sources.list.d/lab-drivers.sources", aptconf.deb822(aptconf.driver_sources(own, suite)))
     run_logged("package lists", log, "chroot", root, "apt-get", "-q", "update")
     offered = madison(run("chroot", root, "apt-cache", "madison", PACKAGE).stdout)
     chosen = choose(version, offered)
@@ -103,9 +103,9 @@ def _fetch(root: Path, version: str, log: Path) -> str:
     return f"/var/tmp/{package.name}"
 
 
-def compile_one(lab: Lab, version: str, kernel: str) -> None:
+def compile_one(lab: Lab, suite: str, version: str, kernel: str) -> None:
     """Compile in a throw-away copy of the image. To be run in a mount namespace of its own."""
-    base = image.base_layer().root(lab.images)
+    base = image.base_layer(suite).root(lab.images)
     name = tree_name(base, version, kernel)
     lab.trees.mkdir(parents=True, exist_ok=True)
     with locked(lab.trees / f".lock-{name}", f"compiles driver {version}"):
@@ -116,13 +116,13 @@ def compile_one(lab: Lab, version: str, kernel: str) -> None:
         work = lab.cache / "build" / name
         shutil.rmtree(work, ignore_errors=True)
         root = work / "root"
-        overlay.mount([layer.root(lab.images) for layer in layers.stack(image.packages_layer())], work / "upper", work / "work", root)
+        overlay.mount([layer.root(lab.images) for layer in layers.stack(image.packages_layer(suite))], work / "upper", work / "work", root)
         log = lab.trees / f"{name.removesuffix('.dkms.tar.gz')}.log"
         log.unlink(missing_ok=True)
         try:
             with overlay.chroot_mounts(root):
-                package = stored_versions(os.listdir(_archives(lab))).get(version)
-                path = f"/{image.ARCHIVES}/{package}" if package else _fetch(root, version, log)
+                package = stored_versions(os.listdir(_archives(lab, suite))).get(version)
+                path = f"/{image.ARCHIVES}/{package}" if package else _fetch(suite, root, version, log)
                 say(f"driver {version} for kernel {kernel}: compiling, at low priority (once; its log is {log})")
                 run_logged("unpacking the driver's source", log, "chroot", root, "dpkg-deb", "-x", path, "/")
                 _build(root, upstream(version), kernel, log)

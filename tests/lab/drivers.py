@@ -66,8 +66,14 @@ def _archives(lab: Lab, suite: str) -> Path:
     return image.packages_layer(suite).root(lab.images) / image.ARCHIVES
 
 
-def present(lab: Lab, name: str) -> bool:
-    return (lab.trees / name).is_file() and (lab.trees / f"{name}.sha256").is_file()
+def directory(lab: Lab, suite: str, version: str) -> Path:
+    """Where the trees of a version are kept. Their name tells no package's revision: of two revisions, the later one's are kept apart."""
+    same = [each for each in DRIVER_VERSIONS[suite] if upstream(each) == upstream(version)]
+    return lab.trees / version if version in same[1:] else lab.trees
+
+
+def present(trees: Path, name: str) -> bool:
+    return (trees / name).is_file() and (trees / f"{name}.sha256").is_file()
 
 
 def ensure(lab: Lab, wanted: list[str], suite: str = SUITE) -> list[Path]:
@@ -79,14 +85,14 @@ def ensure(lab: Lab, wanted: list[str], suite: str = SUITE) -> list[Path]:
     for version in wanted or DRIVER_VERSIONS[suite]:
         chosen = choose(version, stored) if version in stored + [upstream(each) for each in stored] else version
         for kernel in image.kernels(base):
-            name = tree_name(base, chosen, kernel)
-            if present(lab, name):
-                say(f"driver {chosen} for kernel {kernel}: already compiled, {lab.trees / name}")
+            name, trees = tree_name(base, chosen, kernel), directory(lab, suite, chosen)
+            if present(trees, name):
+                say(f"driver {chosen} for kernel {kernel}: already compiled, {trees / name}")
             else:
                 image.check_host()
                 if overlay.isolated("_driver", suite, chosen, kernel, nice=19) != 0:
                     raise LabError(f"driver {chosen} could not be compiled for kernel {kernel}")
-            found.append(lab.trees / name)
+            found.append(trees / name)
     return found
 
 
@@ -106,18 +112,18 @@ def _fetch(suite: str, root: Path, version: str, log: Path) -> str:
 def compile_one(lab: Lab, suite: str, version: str, kernel: str) -> None:
     """Compile in a throw-away copy of the image. To be run in a mount namespace of its own."""
     base = image.base_layer(suite).root(lab.images)
-    name = tree_name(base, version, kernel)
-    lab.trees.mkdir(parents=True, exist_ok=True)
-    with locked(lab.trees / f".lock-{name}", f"compiles driver {version}"):
-        if present(lab, name):
-            say(f"driver {version} for kernel {kernel}: compiled meanwhile, {lab.trees / name}")
+    name, trees = tree_name(base, version, kernel), directory(lab, suite, version)
+    trees.mkdir(parents=True, exist_ok=True)
+    with locked(trees / f".lock-{name}", f"compiles driver {version}"):
+        if present(trees, name):
+            say(f"driver {version} for kernel {kernel}: compiled meanwhile, {trees / name}")
             return
         start = time.monotonic()
-        work = lab.cache / "build" / name
+        work = lab.cache / "build" / f"{version}-{kernel}"
         shutil.rmtree(work, ignore_errors=True)
         root = work / "root"
         overlay.mount([layer.root(lab.images) for layer in layers.stack(image.packages_layer(suite))], work / "upper", work / "work", root)
-        log = lab.trees / f"{name.removesuffix('.dkms.tar.gz')}.log"
+        log = trees / f"{name.removesuffix('.dkms.tar.gz')}.log"
         log.unlink(missing_ok=True)
         try:
             with overlay.chroot_mounts(root):
@@ -126,21 +132,21 @@ def compile_one(lab: Lab, suite: str, version: str, kernel: str) -> None:
                 say(f"driver {version} for kernel {kernel}: compiling, at low priority (once; its log is {log})")
                 run_logged("unpacking the driver's source", log, "chroot", root, "dpkg-deb", "-x", path, "/")
                 _build(root, upstream(version), kernel, log)
-            _keep(lab, root / "var/tmp" / name)
+            _keep(trees, root / "var/tmp" / name)
         finally:
             run("umount", "--recursive", "--lazy", root)
             shutil.rmtree(work, ignore_errors=True)
-        say(f"driver {version} for kernel {kernel}: compiled in {elapsed(start)}, {lab.trees / name}")
+        say(f"driver {version} for kernel {kernel}: compiled in {elapsed(start)}, {trees / name}")
 
 
-def _keep(lab: Lab, made: Path) -> None:
+def _keep(trees: Path, made: Path) -> None:
     """Put a tree and its checksum into the cache; the tree comes last, and all at once."""
-    temporary = lab.trees / f".{made.name}.tmp"
+    temporary = trees / f".{made.name}.tmp"
     shutil.copyfile(made, temporary)
     digest = hashlib.sha256(temporary.read_bytes()).hexdigest()
-    write_whole(lab.trees / f"{made.name}.sha256", f"{digest}  {made.name}\n")
+    write_whole(trees / f"{made.name}.sha256", f"{digest}  {made.name}\n")
     run("sync", "--file-system", temporary)
-    temporary.rename(lab.trees / made.name)
+    temporary.rename(trees / made.name)
 
 
 def _build(root: Path, version: str, kernel: str, log: Path) -> None:

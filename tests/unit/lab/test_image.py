@@ -225,6 +225,20 @@ def test_all_that_a_suites_image_keeps_is_compiled_when_nothing_is_named(tmp_pat
     assert compiled == [("_driver", "trixie", version, "6.12.1+deb13-amd64") for version in ("550.163.01-2", "550.163.01-4~bpo13+1")]
 
 
+@pytest.mark.parametrize(
+    ("suite", "version", "place"),
+    [
+        ("bookworm", "535.216.03-2~bpo12+1", "dkms"),
+        ("bookworm", "535.261.03-1", "dkms"),
+        ("trixie", "550.163.01-2", "dkms"),
+        ("trixie", "550.163.01-4~bpo13+1", "dkms/550.163.01-4~bpo13+1"),
+        ("trixie", "535.261.03-1", "dkms"),
+    ],
+)
+def test_trees_of_two_revisions_of_a_driver_do_not_take_each_others_place(suite, version, place, tmp_path):
+    assert drivers.directory(config.Lab(checkout=tmp_path, cache=tmp_path, number=0), suite, version) == tmp_path / place
+
+
 def test_a_machines_suite_is_told(tmp_path, monkeypatch, capsys):
     machine = Machine("n1", 101, suite="trixie")
     monkeypatch.setattr(machines, "existing", lambda _lab: {"n1": machine})

@@ -10,6 +10,8 @@ import os
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import trees
+
 MODULE = "gpufleet.lifecycle.dkms_module"
 SUFFIX = ".dkms.tar.gz"
 # Where archives lie on the node while it uses them. Nobody but root writes there, and a private copy of each is what is looked into.
@@ -32,8 +34,9 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
         args = dict(self._task.args)
-        if "archives_offered" in args:
-            raise AnsibleActionFail("archives_offered: set by the action plugin, not by a playbook; remove it from the task")
+        for option in ("archives_offered", "archives_sources"):
+            if option in args:
+                raise AnsibleActionFail("%s: set by the action plugin, not by a playbook; remove it from the task" % option)
         given = args.pop("archive_dir", None)
         if not given:
             return dict(result, **self._execute_module(module_name=MODULE, module_args=args, task_vars=task_vars))
@@ -45,7 +48,10 @@ class ActionModule(ActionBase):
             names = offered(directory, args.get("version"))
         except OSError as exc:
             raise AnsibleActionFail("%s: the directory %s (archive_dir) on the controller cannot be read: %s" % (node, directory, exc.strerror)) from exc
-        answer = self._execute_module(module_name=MODULE, module_args=dict(args, archives_offered=names) if names else args, task_vars=task_vars)
+        offer = {"archives_offered": names} if names else {}
+        sources = dict((name, found) for name, found in ((name, trees.source_of(os.path.join(directory, name))) for name in names) if found)
+        offer.update({"archives_sources": sources} if sources else {})
+        answer = self._execute_module(module_name=MODULE, module_args=dict(args, **offer), task_vars=task_vars)
         if answer.get("failed") or not answer.get("needs_archives"):
             return dict(result, **answer)
         warnings = list(answer.get("warnings") or [])

@@ -94,6 +94,11 @@ options:
       - Names of the archives in O(archive_dir). Only the action plugin sets it.
     type: list
     elements: str
+  archives_sources:
+    description:
+      - What the archives in O(archive_dir) were built from, by name, where their export noted it. One that was built from other source than the node has,
+        as of another revision of the package, is left out, and the node compiles. Only the action plugin sets it.
+    type: dict
   force:
     description: Build, export or import again what is already there.
     type: bool
@@ -256,6 +261,7 @@ def main():
             import_files=dict(type="list", elements="path"),
             archive_dir=dict(type="path"),
             archives_offered=dict(type="list", elements="str"),
+            archives_sources=dict(type="dict"),
             remove_stale=dict(type="bool", default=False),
             force=dict(type="bool", default=False),
             build_timeout_s=dict(type="int", default=3600),

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import re
@@ -14,6 +13,7 @@ import time
 from pathlib import Path
 
 from plugins.module_utils._driver import dkms
+from plugins.module_utils._driver import trees as driver_trees
 
 from . import aptconf, image, layers, overlay
 from .common import LabError, elapsed, locked, run, run_logged, say, write_whole
@@ -132,19 +132,18 @@ def compile_one(lab: Lab, suite: str, version: str, kernel: str) -> None:
                 say(f"driver {version} for kernel {kernel}: compiling, at low priority (once; its log is {log})")
                 run_logged("unpacking the driver's source", log, "chroot", root, "dpkg-deb", "-x", path, "/")
                 _build(root, upstream(version), kernel, log)
-            _keep(trees, root / "var/tmp" / name)
+            _keep(trees, root / "var/tmp" / name, driver_trees.source_digest(str(root), MODULE, upstream(version)))
         finally:
             run("umount", "--recursive", "--lazy", root)
             shutil.rmtree(work, ignore_errors=True)
         say(f"driver {version} for kernel {kernel}: compiled in {elapsed(start)}, {trees / name}")
 
 
-def _keep(trees: Path, made: Path) -> None:
+def _keep(trees: Path, made: Path, source: str | None) -> None:
     """Put a tree and its checksum into the cache; the tree comes last, and all at once."""
     temporary = trees / f".{made.name}.tmp"
     shutil.copyfile(made, temporary)
-    digest = hashlib.sha256(temporary.read_bytes()).hexdigest()
-    write_whole(trees / f"{made.name}.sha256", f"{digest}  {made.name}\n")
+    driver_trees.write_sha256(str(trees / made.name), driver_trees.sha256_of(str(temporary)), source)
     run("sync", "--file-system", temporary)
     temporary.rename(trees / made.name)
 

@@ -158,7 +158,7 @@ class Tree:
                     kernel=kernel,
                 )
             digest = trees.sha256_of(temporary)
-            trees.write_sha256(target, digest)
+            trees.write_sha256(target, digest, trees.source_digest(self.root, self.name, self.version))
             os.replace(temporary, target)
         except trees.TreeError as exc:
             raise ActError("The archive that dkms mktarball wrote for kernel %s cannot be used: %s." % (kernel, exc), kernel=kernel) from exc
@@ -263,11 +263,13 @@ class Tree:
             "secure_boot": secureboot.read(self.root, self.runner),
         }
 
-    def judge(self, copy, wanted_kernels):
+    def judge(self, copy, wanted_kernels, source=None):
         """The kernels an archive holds; raises TreeError when it does not fit this node."""
         tree = trees.inspect(copy)
         described = dict((key, trees.describe_module(copy, item["module"], self.runner)) for key, item in tree["kernels"].items() if item["module"])
         why = trees.refusals(tree, self.node(wanted_kernels), described)
+        if source and trees.other_source(source, trees.source_digest(self.root, self.name, self.version)):
+            why.append("it was built from other source of the same version than this node has, as of another revision of the package")
         if why:
             raise trees.TreeError("; ".join(why))
         return [kernel for kernel, dummy in sorted(tree["kernels"])]

@@ -99,7 +99,9 @@ class Task:
         due = dkms_plan.uncompiled(wanted, view, self.version) if offered and not self.params["force"] else []
         compilers = self._tree(name).node(due)["compilers"] if due else {}
         names = dict((kernel, dkms.tree_name(name, self.version, kernel, self._tree(name).arch, compilers[kernel])) for kernel in due if compilers[kernel])
-        return dict((kernel, found) for kernel, found in names.items() if found in offered)
+        sources = self.params.get("archives_sources") or {}
+        mine = trees.source_digest(self.root, name, self.version) if names and sources else None
+        return dict((kernel, found) for kernel, found in names.items() if found in offered and not trees.other_source(sources.get(found), mine))
 
     def _build(self, name, acting):
         with trees.private_copies(self.params["import_files"] or []) as copies:
@@ -130,7 +132,7 @@ class Task:
         archives = {}
         for item in copies:
             try:
-                for kernel in tree.judge(item["copy"], allowed):
+                for kernel in tree.judge(item["copy"], allowed, item["source"]):
                     archives[kernel] = item["copy"]
             except trees.TreeError as exc:
                 raise trees.TreeError("The archive %s does not fit this node: %s." % (item["path"], exc)) from exc

@@ -16,12 +16,13 @@ import shutil
 import tarfile
 import tempfile
 
-from . import dkms, modules
+from . import dkms, files, modules
 
 MAX_MEMBERS = 10000
 MAX_BYTES = 4 * 1024 * 1024 * 1024
 INFO = "dkms_binaries_only"
 MAIN = "dkms_main_tree"
+SOURCE = re.compile(r"^# source ([0-9a-f]{64})$", re.M)
 CONF_FIELD = re.compile(r"""^\s*(?P<key>PACKAGE_NAME|PACKAGE_VERSION)=["']?(?P<value>[^"'\s#]+)""", re.M)
 
 
@@ -50,8 +51,37 @@ def expected_sha256(path):
     return words[0]
 
 
-def write_sha256(path, digest):
-    write_atomic(path + ".sha256", ("%s  %s\n" % (digest, os.path.basename(path))).encode("ascii"))
+def write_sha256(path, digest, source=None):
+    """The digest in sha256sum's form, and what the modules were built from in a comment, which sha256sum leaves out."""
+    remark = "# source %s\n" % source if source else ""
+    write_atomic(path + ".sha256", ("%s  %s\n%s" % (digest, os.path.basename(path), remark)).encode("ascii"))
+
+
+def source_of(path):
+    """The digest of the source that an archive was built from, as its export noted it; None where it was not noted."""
+    try:
+        with open(path + ".sha256", encoding="ascii") as handle:
+            found = SOURCE.search(handle.read(4096))
+    except (OSError, UnicodeDecodeError):
+        return None
+    return found.group(1) if found else None
+
+
+def source_digest(root, name, version):
+    """One digest of a module's source on a node, None where there is none: two packages of one driver version may differ in their patches."""
+    base, total, there = files.under(root, "/usr/src/%s-%s" % (name, version)), hashlib.sha256(), False
+    for top, directories, names in os.walk(base):
+        directories.sort()
+        for each in sorted(names):
+            path = os.path.join(top, each)
+            there, value = True, os.readlink(path) if os.path.islink(path) else sha256_of(path)
+            total.update(("%s\0%s\n" % (os.path.relpath(path, base), value)).encode("utf-8", "surrogateescape"))
+    return total.hexdigest() if there else None
+
+
+def other_source(noted, node):
+    """Whether an archive was surely built from other source than a node has; where one of the two is not known it is not."""
+    return bool(noted and node and noted != node)
 
 
 def write_atomic(path, data):
@@ -89,7 +119,7 @@ def private_copies(paths):
             found = sha256_of(copy)
             if found != wanted:
                 raise TreeError("The archive %s cannot be used: its sha256 is %s, and %s.sha256 says %s." % (path, found, path, wanted))
-            copies.append({"path": path, "copy": copy, "sha256": found})
+            copies.append({"path": path, "copy": copy, "sha256": found, "source": source_of(path)})
         yield copies
     finally:
         shutil.rmtree(directory)

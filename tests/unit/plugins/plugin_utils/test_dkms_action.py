@@ -71,6 +71,13 @@ def test_whole_archives_of_the_version_are_offered_and_none_is_sent_that_is_not_
     assert result["stale"] == [] and calls == [("dkms_module", {"version": VERSION, "archives_offered": [ONE, TWO]})]
 
 
+def test_the_node_is_told_what_an_archive_was_built_from(store):
+    with open(str(store / TWO) + ".sha256", "a", encoding="ascii") as stream:
+        stream.write("\n# source %s\n" % ("ab" * 32))
+    dummy, calls = act({"version": VERSION, "archive_dir": str(store)}, {"changed": False})
+    assert calls == [("dkms_module", {"version": VERSION, "archives_offered": [ONE, TWO], "archives_sources": {TWO: "ab" * 32}})]
+
+
 def test_what_the_node_asks_for_is_brought_used_and_removed(store):
     result, calls = act({"version": VERSION, "archive_dir": str(store), "remove_stale": True},
                         {"changed": False, "needs_archives": [TWO], "warnings": ["one"]}, {"changed": True, "steps": [], "warnings": ["two"]})
@@ -96,6 +103,7 @@ def test_a_failure_of_the_module_is_removed_after_too(store):
 
 @pytest.mark.parametrize("more, words", [
     ({"archives_offered": []}, "set by the action plugin"),
+    ({"archives_sources": {}}, "archives_sources: set by the action plugin"),
     ({"state": "imported"}, "a1: archive_dir goes with state=built"),
     ({"import_files": ["/x"]}, "without import_files"),
 ])

@@ -13,7 +13,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils import stubnode
 def main():
     module = AnsibleModule(
         argument_spec=dict(
-            name=dict(type="str"), version=dict(type="str"), archives_offered=dict(type="list", elements="str", default=[]), remove_stale=dict(type="bool"),
+            name=dict(type="str"), version=dict(type="str"), archives_offered=dict(type="list", elements="str", default=[]), archives_sources=dict(type="dict"),
+            remove_stale=dict(type="bool"),
             lock_timeout_s=dict(type="int"), step=dict(type="str"),
         ),
         supports_check_mode=True,

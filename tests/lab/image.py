@@ -165,7 +165,8 @@ def simulator_layer(suite: str = SUITE) -> layers.Layer:
     sources = CHECKOUT / "tests/sim"
     files = [path for path in sources.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     below = packages_layer(suite)
-    return layers.Layer("sim", f"the GPU simulator in the {suite} image", {"sources": layers.digest_files(files, sources)}, build_simulator, (below, *below.parents))
+    inputs = {"sources": layers.digest_files(files, sources)}
+    return layers.Layer("sim", f"the GPU simulator in the {suite} image", inputs, build_simulator, (below, *below.parents))
 
 
 def node_layer(suite: str = SUITE) -> layers.Layer:

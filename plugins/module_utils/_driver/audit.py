@@ -85,7 +85,8 @@ def reboot_safe(facts, found, target):
 def other_builds(loaded, on_disk):
     """Loaded modules whose source is not that of the file on disk, though both say the same version: another revision of the package."""
     odd = sorted(name for name, source in loaded.items() if on_disk.get(name) not in (None, source))
-    return ["%s on disk %s built from other source of the same version than what is loaded" % (", ".join(odd), "was" if len(odd) == 1 else "were")] if odd else []
+    verb = "was" if len(odd) == 1 else "were"
+    return ["%s on disk %s built from other source of the same version than what is loaded" % (", ".join(odd), verb)] if odd else []
 
 
 def reboot_required(facts):

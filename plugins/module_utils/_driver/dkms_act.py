@@ -263,9 +263,10 @@ class Tree:
             "secure_boot": secureboot.read(self.root, self.runner),
         }
 
-    def judge(self, copy, wanted_kernels, source=None):
+    def judge(self, copy, wanted_kernels, source=None, path=""):
         """The kernels an archive holds; raises TreeError when it does not fit this node."""
         tree = trees.inspect(copy)
+        trees.name_compiler(tree, path)
         described = dict((key, trees.describe_module(copy, item["module"], self.runner)) for key, item in tree["kernels"].items() if item["module"])
         why = trees.refusals(tree, self.node(wanted_kernels), described)
         if source and trees.other_source(source, trees.source_digest(self.root, self.name, self.version)):

@@ -132,7 +132,7 @@ class Task:
         archives = {}
         for item in copies:
             try:
-                for kernel in tree.judge(item["copy"], allowed, item["source"]):
+                for kernel in tree.judge(item["copy"], allowed, item["source"], item["path"]):
                     archives[kernel] = item["copy"]
             except trees.TreeError as exc:
                 raise trees.TreeError("The archive %s does not fit this node: %s." % (item["path"], exc)) from exc

@@ -165,6 +165,15 @@ def _inspect(archive):
     return {"name": name, "version": version, "conf": conf, "kernels": kernels}
 
 
+def name_compiler(tree, path):
+    """Fill in the compiler from an archive's name, as its export gave it: dkms from 3.1 on keeps no configuration of the kernel with the modules."""
+    for (kernel, arch), item in tree["kernels"].items():
+        start, end = "_".join((tree["name"], tree["version"], kernel, arch, "")), ".dkms.tar.gz"
+        name = os.path.basename(path)
+        if item["compiler"] is None and name.startswith(start) and name.endswith(end):
+            item["compiler"] = name[len(start):-len(end)] or None
+
+
 def member_parts(member):
     """The path of a member in parts; raises TreeError for one that could be written anywhere else than in the tree."""
     if not (member.isfile() or member.isdir()):

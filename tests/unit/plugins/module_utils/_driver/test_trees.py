@@ -229,3 +229,19 @@ def test_a_digest_of_source_sees_names_contents_and_links(tmp_path):
 def test_what_is_not_known_of_a_source_is_not_held_against_an_archive():
     assert trees.other_source("a", "b")
     assert not trees.other_source("a", "a") and not trees.other_source(None, "b") and not trees.other_source("a", None)
+
+
+@pytest.mark.parametrize(
+    ("found", "name", "compiler"),
+    [
+        (None, "nvidia-current_550.163.01_6.12.117+deb13-amd64_x86_64_gcc-14.2.0.dkms.tar.gz", "gcc-14.2.0"),
+        ("gcc-12.2.0", "nvidia-current_550.163.01_6.12.117+deb13-amd64_x86_64_gcc-14.2.0.dkms.tar.gz", "gcc-12.2.0"),
+        (None, "nvidia-current_550.163.01_6.12.9_x86_64_gcc-14.2.0.dkms.tar.gz", None),
+        (None, "nvidia-current_550.163.01_6.12.117+deb13-amd64_x86_64_.dkms.tar.gz", None),
+        (None, "driver.tar.gz", None),
+    ],
+)
+def test_the_compiler_is_in_the_name_where_dkms_kept_no_configuration(found, name, compiler):
+    tree = {"name": "nvidia-current", "version": "550.163.01", "kernels": {("6.12.117+deb13-amd64", "x86_64"): {"module": "x", "compiler": found}}}
+    trees.name_compiler(tree, "/var/lib/gpufleet/" + name)
+    assert tree["kernels"][("6.12.117+deb13-amd64", "x86_64")]["compiler"] == compiler

@@ -9,6 +9,7 @@ import datetime
 import difflib
 import uuid
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.versions import upstream
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_plan import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import holds, ledger, limits, outbox, owner, plan, store, windows
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction
@@ -48,7 +49,10 @@ def probe(name, audit, marker, domains):
     quarantined = "%s lies on the node" % marker["stat"].get("path", "a marker") if (marker.get("stat") or {}).get("exists") else ""
     devices = sorted({str(item.get("device")) for item in found.get("pci") or []})
     stratum = "%s on %s" % (", ".join(devices) or "no GPU", (found.get("kernel") or {}).get("running") or "unknown kernel")
-    return plan.Probe(name, version=versions.get("loaded") or versions.get("library"), quarantined=quarantined, error=error, domains=domains, stratum=stratum)
+    version, package = versions.get("loaded") or versions.get("library"), versions.get("package")
+    if package and upstream(package) != version:
+        package = None  # another driver is on disk than the one that runs
+    return plan.Probe(name, version=version, package=package, quarantined=quarantined, error=error, domains=domains, stratum=stratum)
 
 
 def approval(arguments, made):
@@ -202,4 +206,4 @@ class ActionModule(RolloutAction):
         versions = {arguments["target"]} if arguments["target"] else {str(version or "") for version in targets.values()}
         if len(versions) > 1:
             raise plan.PlanError("The nodes have different target versions (%s): name the rollout with rollout_id." % ", ".join(sorted(versions)))
-        return "upgrade-%s" % "".join(versions)
+        return "upgrade-%s" % "".join(versions).replace(":", "-")  # the epoch of a package version

@@ -112,7 +112,7 @@ def _molecule() -> t.List[Stage]:
     before: t.Tuple[str, ...] = ()
     if (ROOT / "tests" / "lab" / "__main__.py").exists():
         # Each (driver, kernel) once per cache. That takes minutes, so it begins before everything else.
-        stages.append(Stage("drivers", "molecule", "python3 -m tests.lab drivers", "main", background=True))
+        stages.append(Stage("drivers", "molecule", "python3 -m tests.lab drivers --inventory molecule/inventory", "main", background=True))
         before = ("drivers",)
     scenarios = sorted(path.parent for path in (ROOT / "molecule").glob("*/molecule.yml"))
     if not scenarios:

@@ -22,9 +22,12 @@ def read(root="/", runner=None, uname=os.uname):
     kernel = kernels.read(root, runner, uname)
     names = list(kernel["installed"])
     names += [name for name in (kernel["running"], kernel["next_boot"]) if name and name not in names]
+    found = dict((name, modules.read(root, name, runner)) for name in names)
+    if found.get(kernel["running"]):
+        found[kernel["running"]]["sources"] = modules.sources(root, found[kernel["running"]], runner)
     return {
         "kernel": kernel,
-        "modules": dict((name, modules.read(root, name, runner)) for name in names),
+        "modules": found,
         "headers": dict((name, kernels.headers_present(root, name)) for name in names),
         "loaded": loaded.read(root),
         "library": libraries.read(root),

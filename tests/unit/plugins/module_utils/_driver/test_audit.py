@@ -384,3 +384,55 @@ def test_the_target_is_what_most_of_the_driver_says():
     facts["dpkg"]["packages"] = {}
     facts["modules"] = {KERNEL: module(OLD)}
     assert findings.target_version(facts) == OLD
+
+
+# Two revisions of one driver version: the same version everywhere but in the packages, and other patches.
+REVISION = NEW + "-1"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "statuses", "words"),
+    [
+        (REVISION, ["pass"], ""),
+        (NEW + "-2~bpo13+1", ["fail"], "Not every package of the driver is 535.261.03-2~bpo13+1: libnvidia-ml1 is 535.261.03-1, nvidia-kernel-dkms is"),
+        (NEW, [], ""),
+        (None, [], ""),
+    ],
+)
+def test_a_package_version_that_is_wanted_is_held_against_the_packages_alone(wanted, statuses, words):
+    document = audit.decide(good(), wanted)
+    assert status_of(document, "package_revision") == statuses
+    assert document["verdict"] == ("fail" if "fail" in statuses else "pass") and document["reboot_safe"]
+    assert words in "".join(item["message"] for item in document["findings"] if item["id"] == "package_revision")
+    assert document["versions"]["wanted"] == wanted and document["versions"]["package"] == REVISION
+
+
+def test_packages_of_other_sources_may_have_another_revision():
+    facts = good()
+    facts["dpkg"]["packages"]["libnvidia-egl"] = {"version": NEW + "-7", "arch": "amd64", "status": "ii ", "source": "nvidia-open-gpu-kernel-modules"}
+    assert audit.decide(facts, REVISION)["verdict"] == "pass"
+
+
+def test_a_package_version_that_nothing_has_is_not_proven():
+    facts = changed(("dpkg", "packages"), {"libnvidia-ml1": package()})
+    assert status_of(audit.decide(facts, REVISION), "package_revision") == ["fail"]
+    assert audit.decide(facts)["versions"]["package"] is None
+
+
+@pytest.mark.parametrize(
+    ("loaded", "on_disk", "reason"),
+    [
+        ({"nvidia": "A", "nvidia_drm": "B"}, {"nvidia": "A", "nvidia_drm": "B", "nvidia_uvm": "C"}, ""),
+        ({"nvidia": "A", "nvidia_drm": "B"}, {"nvidia": "A", "nvidia_drm": "X"}, "nvidia_drm on disk was built from other source of the same version"),
+        ({"nvidia": "A", "nvidia_drm": "B"}, {"nvidia": "Y", "nvidia_drm": "X"}, "nvidia, nvidia_drm on disk were built from other source"),
+        ({"nvidia": "A"}, {}, ""),
+        ({}, {"nvidia": "A"}, ""),
+    ],
+)
+def test_another_build_of_the_same_version_asks_for_a_reboot(loaded, on_disk, reason):
+    facts = good()
+    facts["loaded"]["sources"] = loaded
+    facts["modules"][KERNEL]["sources"] = on_disk
+    document = audit.decide(facts, NEW)
+    assert document["reboot_required"] is bool(reason) and reason in document["reboot_required_reason"]
+    assert document["verdict"] == "pass"

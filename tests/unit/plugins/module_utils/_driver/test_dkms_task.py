@@ -513,6 +513,21 @@ def test_the_store_does_not_grow_for_ever(tmp_path):
     assert sorted(os.listdir(store)) == sorted(name + end for name in names[:2] for end in ("", ".sha256"))
 
 
+def test_an_archive_of_other_source_is_left_out_and_refused_where_it_is_named(tmp_path, exported):
+    """Another revision of the package: the same version, and other patches."""
+    name = os.path.basename(exported["path"])
+    node = FakeNode(tmp_path / "new", kernels=(KERNEL,))
+    noted = trees.source_of(exported["path"])
+    assert noted and noted == trees.source_digest(str(node.root), "nvidia-current", NEW)
+    assert task(node, archives_offered=[name], archives_sources={name: noted}).asks() == ({KERNEL: name}, {})
+    assert task(node, archives_offered=[name], archives_sources={name: "0" * 64}).asks() == ({}, {KERNEL: name})
+    trees.write_sha256(exported["path"], exported["sha256"], "0" * 64)
+    before = snapshot(node)
+    with pytest.raises(trees.TreeError, match="built from other source of the same version than this node has"):
+        task(node, import_files=[exported["path"]]).run()
+    assert snapshot(node) == before
+
+
 def test_other_versions_go_when_the_wanted_one_is_in_place(tmp_path):
     node = FakeNode(tmp_path / "node", versions=(OLD, NEW))
     run(node, version=OLD)

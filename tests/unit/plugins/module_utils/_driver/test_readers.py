@@ -172,6 +172,21 @@ def test_what_is_loaded(tmp_path, tree, expected):
     assert (found["state"], found["version"], found["flavour"], found["disagree"], found["nouveau"]) == expected
 
 
+def test_the_source_of_loaded_modules_and_of_those_on_disk(tmp_path):
+    write(tmp_path, "/sys/module/nvidia/version", "550.163.01\n")
+    write(tmp_path, "/sys/module/nvidia/srcversion", "AAA\n")
+    write(tmp_path, "/sys/module/nvidia_uvm/srcversion", "BBB\n")
+    write(tmp_path, "/sys/module/nvidia_drm/refcnt", "0\n")
+    write(tmp_path, "/sys/module/nvidia_fs/srcversion", "CCC\n")
+    assert loaded.read(str(tmp_path))["sources"] == {"nvidia": "AAA", "nvidia_uvm": "BBB"}
+    for name in ("nvidia-current.ko.xz", "nvidia-current-uvm.ko.xz", "nvidia-current-drm.ko", "nvidia-current-fs.ko.xz"):
+        write(tmp_path, "/lib/modules/%s/updates/dkms/%s" % (KERNEL, name))
+    runner = Recorded({"modinfo": recorded("modinfo-nvidia-current.txt")})
+    item = modules.read(str(tmp_path), KERNEL, runner)
+    assert modules.sources(str(tmp_path), item, runner) == dict.fromkeys(("nvidia", "nvidia_uvm"), "AC415F9243EB439A4D6B17F")
+    assert [call[-1].rsplit("/", 1)[1] for call in runner.calls] == ["nvidia-current.ko.xz", "nvidia-current-uvm.ko.xz"]
+
+
 def debian_library(root, version):
     write(root, "/usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.%s" % version)
     link(root, "/usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.1", "libnvidia-ml.so.%s" % version)

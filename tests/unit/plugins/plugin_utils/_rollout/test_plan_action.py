@@ -165,3 +165,24 @@ def test_a_report_that_cannot_be_made_at_the_end_changes_no_verdict(act, monkeyp
     assert not act(audits={"a": audit("2.0")}).get("failed")
     result = act("a", plugin=rollout_report, end=True)
     assert not result.get("failed") and result["verdict"] == "complete"
+
+
+@pytest.mark.parametrize(
+    "loaded, package, order",
+    [
+        ("535.1.1", "535.1.1-2", []),
+        ("535.1.1", "535.1.1-1", ["a"]),
+        ("530.1.1", "535.1.1-2", ["a"]),  # the packages are there, and another driver runs
+        ("535.1.1", None, ["a"]),
+    ],
+)
+def test_a_package_version_is_compared_with_the_packages_of_the_driver_that_runs(act, loaded, package, order):
+    result = act("a", target="535.1.1-2", audits={"a": {"audit": {"versions": {"loaded": loaded, "package": package}}}})
+    assert not result.get("failed"), result.get("msg")
+    assert result["order"] == order
+
+
+def test_a_rollout_is_named_after_a_package_version_too(act):
+    result = act("a", target="3:535.1.1-2~bpo13+1", rollout_id="")
+    assert not result.get("failed"), result.get("msg")
+    assert result["rollout_id"] == "upgrade-3-535.1.1-2~bpo13+1"

@@ -22,8 +22,7 @@ attributes:
   check_mode:
     support: full
     details:
-      - Prints the plan and writes nothing, not even the ledger. Fails where a real run would be refused by the lock of the rollout, or by
-        another rollout with the same nodes, with the reason as the last line of the plan.
+      - Prints the plan and writes nothing, not even the ledger. Fails as a real run would, where another controller or rollout has the nodes.
   diff_mode:
     support: none
 extends_documentation_fragment:

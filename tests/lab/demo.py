@@ -33,8 +33,8 @@ POLICY = {
     "gpu_node_upgrade_soak_interval": 5,
 }
 OUT_OF_SERVICE = (
-    "stop", "install", "prove", "reboot", "reload", "validate", "return",
-    "rollback_install", "rollback_prove", "rollback_reboot", "rollback_reload", "rollback_validate",
+    "stop", "install", "prove", "reboot", "reload", "validate", "return", "rollback_install", "rollback_prove", "rollback_reboot", "rollback_reload",
+    "rollback_validate", "rollback_start", "quarantine",
 )
 STAGES = {
     "kernel_hold": "hold the kernel",

@@ -78,8 +78,8 @@ class Task:
         held = sorted(name for name in kernel_set.installed_names(installed, self.patterns) if installed[name]["hold"])
         if held:
             self.do("lift the hold of %s" % ", ".join(held), lambda: self.manager.mark("unhold", held), acting)
-        for path, dummy in self.contents({}):
-            self.write(path, None, acting)
+        for path, content in self.contents({}):
+            self.write(path, content, acting)
 
     def stage(self, installed, acting):
         """Bring a kernel and its headers; the kernel that runs stays the default, and everything is held again whatever happens."""

@@ -54,7 +54,7 @@ def test_what_a_node_has_to_have(kernel_module, gpu, wanted):
 
 
 def test_every_option_of_the_set_reaches_the_module():
-    tasks = yaml.safe_load((ROOT / "roles/nvidia_driver/tasks/install.yml").read_text(encoding="utf-8"))
+    tasks = yaml.safe_load((ROOT / "roles/nvidia_driver/tasks/packages.yml").read_text(encoding="utf-8"))
     given = next(task["gpufleet.lifecycle.driver_packages"] for task in tasks if "gpufleet.lifecycle.driver_packages" in task)
     assert set(given) <= set(ARGUMENT_SPEC)
     for option in ("flavour", "kernel_module", "source", "components", "floors", "running_floors", "extra_packages"):

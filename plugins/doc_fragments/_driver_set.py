@@ -86,4 +86,18 @@ options:
       - Where the package manager is dnf nothing is kept.
     type: bool
     default: false
+  require:
+    description:
+      - What the node has to have for the driver to work on it. Without it the node is refused, and nothing on it is changed.
+      - V(gpu) is an NVIDIA GPU on the PCI bus, V(headers) a kernel that can boot, and the headers of every such kernel.
+    type: list
+    elements: str
+    choices: [gpu, headers]
+    default: []
+  allow_removal:
+    description:
+      - Packages that are not the driver's and that the transaction may remove.
+    type: list
+    elements: str
+    default: []
 """

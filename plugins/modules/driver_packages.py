@@ -87,26 +87,12 @@ options:
     type: str
     choices: [postinst, deferred]
     default: postinst
-  allow_removal:
-    description:
-      - Packages that are not the driver's and that the transaction may remove.
-    type: list
-    elements: str
-    default: []
   min_free_mib:
     description:
       - MiB that must be left over on every file system that the change writes to (the package cache, C(/usr), the DKMS tree,
         C(/lib/modules), C(/boot)).
     type: int
     default: 512
-  require:
-    description:
-      - What the node has to have for the driver to work on it. Without it the node is refused, and nothing on it is changed.
-      - V(gpu) is an NVIDIA GPU on the PCI bus, V(headers) a kernel that can boot, and the headers of every such kernel.
-    type: list
-    elements: str
-    choices: [gpu, headers]
-    default: []
   repository_ready:
     description:
       - V(false) says that an earlier task would have changed the repositories, had it not run in check mode. In check mode an

@@ -53,6 +53,10 @@ bench: setup ## what reading 8 simulated GPUs costs a node, against ansible.buil
 bench-rollout: setup ## how close a rollout over 100 stand-in nodes comes to the shortest time, against waves, in one run of about 25 minutes
 	@tests/tools/with.sh main python3 -m tests.bench.rollout $(ARGS)
 
+.PHONY: bench-memory
+bench-memory: setup ## what 500 stand-in nodes in flight cost the controller in memory; as root, fails past its limit of 6 GB
+	@tests/tools/with.sh main python3 -m tests.bench.rollout.memory $(ARGS)
+
 .PHONY: rehearse
 rehearse: setup ## run your own playbook on the lab: INVENTORY=path PLAYBOOK=path [ARGS="-e ..."]
 	@test -n "$(INVENTORY)" -a -n "$(PLAYBOOK)" || { echo "usage: make rehearse INVENTORY=path PLAYBOOK=path [ARGS=\"-e ...\"]" >&2; exit 2; }

@@ -11,6 +11,7 @@ from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import trees
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import ArchiveError, Claims, offered, receive
 
 MODULE = "gpufleet.lifecycle.dkms_module"
@@ -28,7 +29,7 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
         args = dict(self._task.args)
-        for name in ("archives_offered", "asked"):
+        for name in ("archives_offered", "archives_sources", "asked"):
             if name in args:
                 raise AnsibleActionFail("%s: set by the action plugin, not by a playbook; remove it from the task" % (name,))
         given = args.pop("archive_dir", None)
@@ -46,19 +47,23 @@ class ActionModule(ActionBase):
     def with_directory(self, directory, args, task_vars):
         """Ask the node what it needs, have at most one node compile what nobody has, bring the rest, and let the module work."""
         version = args.get("version")
-        answer = self.module(dict(args, archives_offered=self.offered(directory, version)), task_vars)
+        offer = self.offer(directory, version)
+        before = dict((name, self.stamp(directory, name)) for name in offer["archives_offered"])
+        answer = self.module(dict(args, **offer), task_vars)
         compiles = answer.get("compiles") or []
         if answer.get("failed") or not (answer.get("needs_archives") or compiles):
             return answer
         timeout_s = int(args.get("build_timeout_s") or BUILD_TIMEOUT_S)
         with Claims(directory, compiles, self.node, timeout_s, self.waiting) as claims:
-            names = self.offered(directory, version)
-            needed = sorted(set(answer["needs_archives"]) | set(compiles) & set(names))
+            offer = self.offer(directory, version)
+            # What another node compiled meanwhile. Whether it is of the right source the node sees.
+            arrived = set(name for name in compiles if name in offer["archives_offered"] and self.stamp(directory, name) != before.get(name))
+            needed = sorted(set(answer["needs_archives"]) | arrived)
             failed = self.bring(directory, needed, args.get("store_dir") or STORE, task_vars)
             if failed:
                 return failed
             warnings = list(answer.get("warnings") or [])
-            answer = self.module(dict(args, archives_offered=names, asked=True), task_vars)
+            answer = self.module(dict(args, asked=True, **offer), task_vars)
             warnings += list(answer.get("warnings") or []) + self.keep(directory, answer.get("compiled") or [])
         if warnings:
             answer["warnings"] = warnings
@@ -70,11 +75,22 @@ class ActionModule(ActionBase):
         display.display("%s: waits for the module that node %s compiles" % (self.node, holder))
 
     @staticmethod
-    def offered(directory, version):
+    def offer(directory, version):
+        """What the node is told of the directory."""
         try:
-            return offered(directory, version)
+            names = offered(directory, version)
         except OSError as exc:
             raise ArchiveError("cannot be read: %s" % (exc.strerror,)) from exc
+        sources = dict((name, found) for name, found in ((name, trees.source_of(os.path.join(directory, name))) for name in names) if found)
+        return dict({"archives_offered": names}, **({"archives_sources": sources} if sources else {}))
+
+    @staticmethod
+    def stamp(directory, name):
+        """Tells an archive from one of the same name that took its place."""
+        try:
+            return os.stat(os.path.join(directory, name + ".sha256")).st_mtime_ns
+        except OSError:
+            return None
 
     def module(self, args, task_vars):
         return self._execute_module(module_name=MODULE, module_args=args, task_vars=task_vars)
@@ -99,7 +115,7 @@ class ActionModule(ActionBase):
         warnings = []
         for item in compiled:
             try:
-                receive(directory, os.path.basename(item["path"]), item["sha256"], lambda path, item=item: self._connection.fetch_file(item["path"], path))
+                receive(directory, item, lambda path, item=item: self._connection.fetch_file(item["path"], path))
             except (ArchiveError, AnsibleError, OSError) as exc:
                 warnings.append("%s: %s was compiled and could not be brought to %s on the controller, so that other nodes compile too: %s" % (
                     self.node, item["path"], directory, exc))

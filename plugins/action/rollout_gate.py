@@ -28,7 +28,7 @@ class ActionModule(RolloutAction):
             self.say(line)
             return {"answer": "go", "reason": "outside of any rollout", "phase": arguments["phase"], "resume": "", "failure": "",
                     "documents": {}, "ticket": None, "from_version": None, "to_version": None, "attempt": 0, "position": None, "total": 0, "numbers": {},
-                    "turn": 1, "soak_s": 0}
+                    "turn": 1, "soak_s": 0, "left_drained": False}
         book = self.book(arguments)
         if arguments["step"] and state.STEPS.get(arguments["step"], ("",))[0] != arguments["phase"]:
             raise state.StateError("rollout_gate was told step %r, which is none of phase %s: %s." % (
@@ -152,6 +152,9 @@ class ActionModule(RolloutAction):
             "resume": "",
             "failure": "",
             "documents": {},
+            # It drained the node and did nothing else to it.
+            "left_drained": bool(planned and planned.suspect and any(step.name == "drain" for step in planned.steps)
+                                 and not state.reached([step.name for step in planned.steps])),
             "soak_s": view.policy["canary_soak_s"] if planned and planned.canary else 0,
             "ticket": dataclasses.asdict(planned.ticket) if went and planned and planned.ticket else None,
             "attempt": planned.attempt if planned else 0,

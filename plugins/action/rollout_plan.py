@@ -9,6 +9,7 @@ import datetime
 import difflib
 import uuid
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.versions import upstream
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_plan import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import holds, ledger, limits, outbox, owner, plan, store, windows
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction
@@ -48,7 +49,10 @@ def probe(name, audit, marker, domains):
     quarantined = "%s lies on the node" % marker["stat"].get("path", "a marker") if (marker.get("stat") or {}).get("exists") else ""
     devices = sorted({str(item.get("device")) for item in found.get("pci") or []})
     stratum = "%s on %s" % (", ".join(devices) or "no GPU", (found.get("kernel") or {}).get("running") or "unknown kernel")
-    return plan.Probe(name, version=versions.get("loaded") or versions.get("library"), quarantined=quarantined, error=error, domains=domains, stratum=stratum)
+    version, package = versions.get("loaded") or versions.get("library"), versions.get("package")
+    if package and upstream(package) != version:
+        package = None  # another driver is on disk than the one that runs
+    return plan.Probe(name, version=version, package=package, quarantined=quarantined, error=error, domains=domains, stratum=stratum)
 
 
 def approval(arguments, made):
@@ -99,9 +103,11 @@ class ActionModule(RolloutAction):
             made.policy["approved"] = approval(arguments, made)
             return made
 
-        made, run = book.look(make), None
+        made, run, refused = book.look(make), None, ""
         self.enough_forks(made.policy, len(probes), task_vars)
-        if not self.check:
+        if self.check:
+            refused = self.refusal(book, arguments)
+        else:
             # A plan that cannot be made leaves nothing behind; from here on there is one.
             run, controller = uuid.uuid4().hex, self.controller()
             made = book.transact(lambda transaction: self.record(transaction, book, run, make, controller, arguments, undo))
@@ -109,9 +115,11 @@ class ActionModule(RolloutAction):
         lines = plan.describe(made, book.rollout_id, arguments["node_s"])
         if made.policy["approved"] == "":
             lines.append("  waits for approval: run again with -e rollout_approve=%s" % made.sha256[:12])
+        if refused:
+            lines.append("  refused: %s" % refused)
         for line in lines:
             self.say(line)
-        return {
+        result = {
             "rollout_id": book.rollout_id,
             "run": run,
             "target": made.target,
@@ -123,6 +131,21 @@ class ActionModule(RolloutAction):
             "directory": book.directory,
             "lines": lines,
         }
+        if refused:  # with the plan all the same
+            result.update(failed=True, msg=refused)
+        return result
+
+    def refusal(self, book, arguments):
+        """Why a real run could not have the rollout now: its lock, or another rollout with the same nodes; empty when it could."""
+
+        def claim(transaction):
+            owner.claim(transaction, book.rollout_id, None, list(arguments["audits"]), self.controller(), arguments["break_lock"], abandon=arguments["abandon"])
+
+        try:
+            book.rehearse(claim)
+        except owner.OwnerError as exc:
+            return str(exc)
+        return ""
 
     @staticmethod
     def enough_forks(policy, count, task_vars):
@@ -183,4 +206,4 @@ class ActionModule(RolloutAction):
         versions = {arguments["target"]} if arguments["target"] else {str(version or "") for version in targets.values()}
         if len(versions) > 1:
             raise plan.PlanError("The nodes have different target versions (%s): name the rollout with rollout_id." % ", ".join(sorted(versions)))
-        return "upgrade-%s" % "".join(versions)
+        return "upgrade-%s" % "".join(versions).replace(":", "-")  # the epoch of a package version

@@ -35,6 +35,11 @@ options:
       - Names of the archives in O(archive_dir). Only the action plugin sets it.
     type: list
     elements: str
+  archives_sources:
+    description:
+      - What the archives in O(archive_dir) were built from, by name, where their export noted it. One that was built from other source than the node has,
+        as of another revision of the package, is left out, and the node compiles. Only the action plugin sets it.
+    type: dict
   asked:
     description:
       - Whether the node's needs were asked for already. Only the action plugin sets it.

@@ -192,6 +192,9 @@ exported:
     sha256:
       description: The archive's digest. V(null) in check mode before the first export.
       type: str
+    source:
+      description: The digest of the source that it was built from. V(null) when it was not noted.
+      type: str
 compiled:
   description: The archives in O(store_dir) of what was compiled in this run; with O(state=built) only where O(archive_dir) takes them.
   returned: O(state=built) or O(state=prepared)
@@ -201,6 +204,7 @@ compiled:
     kernel: {description: The kernel the archive is for., type: str}
     path: {description: The archive on the node., type: str}
     sha256: {description: Its digest., type: str}
+    source: {description: "The digest of what it was built from, V(null) when it was not noted.", type: str}
 unfit:
   description: Archives in O(store_dir) that do not fit the node, and why. They were not used.
   returned: O(state=built) or O(state=prepared)
@@ -285,6 +289,7 @@ def main():
             asked=dict(type="bool", default=False),
             store_dir=dict(type="path", default=trees.STORE),
             source_packages=dict(type="list", elements="path"),
+            archives_sources=dict(type="dict"),
             remove_stale=dict(type="bool", default=False),
             force=dict(type="bool", default=False),
             build_timeout_s=dict(type="int", default=3600),

@@ -127,6 +127,7 @@ audit:
     versions:
       description:
         - Every version the node shows, with C(packages) by package and C(modules) by kernel; V(null) where a kernel has no module.
+        - C(package) is the version of the package that brings the kernel module, with its revision; V(null) where there is none or they differ.
         - C(driver_packages) are the packages that must be of the driver's version; V(null) where packages cannot be read.
       type: dict
     dkms:

@@ -17,7 +17,8 @@ description:
     transaction before anything is touched.
   - A transaction is refused when it would leave a driver package that does not belong to the set (a transitional package or
     an alternative dependency brings those), change a kernel package, remove a package that is not the driver's, or leave too
-    little disk space. Every refusal names the packages, what was found, what was expected and the next step.
+    little disk space. So is a node whose driver a GPU Operator brings in a container, unless O(state=resolved). Every refusal names the
+    packages, what was found, what was expected and the next step.
   - Packages of the driver that are installed already belong to the set, whoever installed them.
   - After the change the versions are read back, and the task fails when one differs. Holds are put back whatever happens.
   - An interrupted C(dpkg) or C(rpm) is finished first and reported.
@@ -227,8 +228,9 @@ refusals:
       description:
         - One of V(unsupported_os), V(unknown_version), V(partly_available), V(no_solution), V(mixed_set), V(kernel_change),
           V(removal), V(held), V(not_exact), V(disk), V(disk_unknown), V(transitional), V(no_prebuilt_module), V(no_component),
-          V(no_stream), V(no_hold), V(impossible_flavour), V(unknown_gpu), V(unknown_source), V(below_floor), V(floor_unknown), and for
-          O(require) V(no_gpu), V(no_kernel), V(no_headers). V(cannot_keep) is for O(keep).
+          V(no_stream), V(no_hold), V(impossible_flavour), V(unknown_gpu), V(unknown_source), V(below_floor), V(floor_unknown),
+          V(operator_owned), V(operator_unknown), and for O(require) V(no_gpu), V(no_kernel), V(no_headers). V(cannot_keep)
+          is for O(keep).
       type: str
     packages: {description: The packages it is about., type: list, elements: str}
     found: {description: What was found., type: str}

@@ -212,6 +212,12 @@ holders:
     unit:
       description: The systemd unit that it belongs to; none if there is none.
       type: str
+    pod:
+      description: The uid of the Kubernetes pod that it belongs to, by its control group; none if there is none.
+      type: str
+    job:
+      description: The number of the Slurm job that it belongs to, by its control group; none if there is none.
+      type: str
     devices:
       description: The device files.
       type: list

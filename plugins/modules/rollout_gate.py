@@ -136,6 +136,10 @@ to_version:
   description: The driver version the node shall get.
   returned: success
   type: str
+left_drained:
+  description: Whether an earlier controller died after it had drained the node and before it did anything else to it.
+  returned: success
+  type: bool
 resume:
   description:
     - How far an earlier controller had come with the node when it died. V(stopped), when only services were stopped. V(changed), when the

@@ -22,7 +22,7 @@ attributes:
   check_mode:
     support: full
     details:
-      - Prints the plan and writes nothing, not even the ledger.
+      - Prints the plan and writes nothing, not even the ledger. Fails as a real run would, where another controller or rollout has the nodes.
   diff_mode:
     support: none
 extends_documentation_fragment:

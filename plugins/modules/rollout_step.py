@@ -58,13 +58,17 @@ options:
       - install
       - prove
       - reboot
+      - reload
       - validate
       - return
       - soak
       - rollback_install
       - rollback_prove
       - rollback_reboot
+      - rollback_reload
       - rollback_validate
+      - rollback_start
+      - quarantine
   detail:
     description:
       - Words for the line of progress.
@@ -182,13 +186,17 @@ ARGUMENT_SPEC = dict(
             "install",
             "prove",
             "reboot",
+            "reload",
             "validate",
             "return",
             "soak",
             "rollback_install",
             "rollback_prove",
             "rollback_reboot",
+            "rollback_reload",
             "rollback_validate",
+            "rollback_start",
+            "quarantine",
         ],
     ),
     detail=dict(type="str", default=""),

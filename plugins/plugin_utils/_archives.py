@@ -16,6 +16,8 @@ import os
 import tempfile
 import time
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import trees
+
 SUFFIX = ".dkms.tar.gz"
 CLAIMS = ".claims"
 POLL_S = 0.5
@@ -95,8 +97,12 @@ class Claims:
             return "unknown"
 
 
-def receive(directory, name, digest, fetch):
-    """Bring an archive into the directory. ``fetch(path)`` writes it there; it appears under its name when it agrees with the digest."""
+def receive(directory, item, fetch):
+    """Bring an archive into the directory, as the node described it: path, sha256, and the digest of its source.
+
+    ``fetch(path)`` writes it there; it appears under its name when it agrees with the digest.
+    """
+    name, digest = os.path.basename(item["path"]), item["sha256"]
     handle, temporary = tempfile.mkstemp(prefix=".", dir=directory)
     os.close(handle)
     try:
@@ -114,12 +120,7 @@ def receive(directory, name, digest, fetch):
         if os.path.lexists(beside):
             os.unlink(beside)
         os.replace(temporary, os.path.join(directory, name))
-        with open(temporary, "w", encoding="ascii") as stream:
-            stream.write("%s  %s\n" % (digest, name))
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, beside)
+        trees.write_sha256(os.path.join(directory, name), digest, item.get("source"))
     finally:
         if os.path.exists(temporary):
             os.unlink(temporary)

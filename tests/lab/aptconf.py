@@ -91,10 +91,10 @@ def driver_sources(node: list[Source], suite: str) -> list[Source]:
     return found
 
 
-def deb822(sources: list[Source]) -> str:
+def deb822(sources: list[Source], kind: str = "deb") -> str:
     stanzas = []
     for source in sources:
-        lines = ["Types: deb", f"URIs: {' '.join(source.uris)}", f"Suites: {' '.join(source.suites)}", f"Components: {' '.join(source.components)}"]
+        lines = [f"Types: {kind}", f"URIs: {' '.join(source.uris)}", f"Suites: {' '.join(source.suites)}", f"Components: {' '.join(source.components)}"]
         lines += [f"{name}: {value}" for name, value in sorted(source.options.items())]
         stanzas.append("\n".join(lines))
     return "\n\n".join(stanzas) + "\n"

@@ -13,21 +13,24 @@ from pathlib import Path
 
 from . import config, drivers, image, layers, machines, rehearse, supervisor
 from .common import LabError, say, warn
+from .kube import build
 
 
 def do_image(lab, arguments) -> int:
-    if arguments.refresh:
-        image.refresh(lab)
-    layer = image.ensure(lab)
+    suites = list(dict.fromkeys(arguments.suite)) or [config.SUITE]
+    for suite in suites if arguments.refresh else []:
+        image.refresh(lab, suite)
+    ready = {suite: layers.roots(image.ensure(lab, suite), lab.images) for suite in suites}
     if arguments.prune:
         for name in image.prune(lab):
             say(f"removed {name}")
-    say("the image is ready: " + ", ".join(str(root.parent) for root in layers.roots(layer, lab.images)))
+    for suite, roots in ready.items():
+        say(f"the {suite} image is ready: " + ", ".join(str(root.parent) for root in roots))
     return 0
 
 
 def do_layer(lab, arguments) -> int:
-    layers.make(image.by_kind(arguments.kind), lab.images)
+    layers.make(image.by_kind(arguments.kind, arguments.suite), lab.images)
     return 0
 
 
@@ -54,7 +57,7 @@ def do_status(lab, arguments) -> int:
     elif not found:
         say("no machines")
     for entry in [] if arguments.json else found:
-        print(f"{entry['name']:<20} {entry['address']:<15} {entry['state']:<12} {entry['model']} x{entry['gpus']}, boots: {entry['boots']}")
+        print(f"{entry['name']:<20} {entry['address']:<15} {entry['state']:<12} {entry['suite']:<9} {entry['model']} x{entry['gpus']}, boots: {entry['boots']}")
     return 0
 
 
@@ -70,12 +73,19 @@ def do_fault(lab, arguments) -> int:
 
 
 def do_drivers(lab, arguments) -> int:
-    drivers.ensure(lab, arguments.versions)
+    suites = arguments.suite or [suite for path in arguments.inventory for suite in machines.suites(Path(path).resolve())] or [config.SUITE]
+    for suite in dict.fromkeys(suites):
+        drivers.ensure(lab, arguments.versions, suite, tuple(arguments.kernel))
     return 0
 
 
 def do_driver(lab, arguments) -> int:
-    drivers.compile_one(lab, arguments.version, arguments.kernel)
+    drivers.compile_one(lab, arguments.suite, arguments.version, arguments.kernel)
+    return 0
+
+
+def do_apiserver(lab, arguments) -> int:
+    build.ensure(lab)
     return 0
 
 
@@ -100,7 +110,8 @@ def parser() -> argparse.ArgumentParser:
 
     command = commands.add_parser("image", help="build the machines' image, or say that it is there")
     command.add_argument("--refresh", action="store_true", help="build it anew from today's packages")
-    command.add_argument("--prune", action="store_true", help="remove images that are not this checkout's present one")
+    command.add_argument("--suite", action="append", default=[], choices=config.SUITES, help=f"of this Debian release (default: {config.SUITE})")
+    command.add_argument("--prune", action="store_true", help="remove images that are not this checkout's present ones")
     command.set_defaults(run=do_image)
 
     command = commands.add_parser("up", help="make and start the machines of an inventory")
@@ -130,9 +141,16 @@ def parser() -> argparse.ArgumentParser:
     command.set_defaults(run=do_fault)
 
     command = commands.add_parser("drivers", help="compile drivers for the image's kernel, once, into the cache")
+    which = command.add_mutually_exclusive_group()
+    which.add_argument("--suite", action="append", default=[], choices=config.SUITES, help=f"for this suite's image (default: {config.SUITE})")
+    which.add_argument("--inventory", action="append", default=[], help="for the images of the machines that this inventory asks for")
     text = "such as 535.261.03 or 535.261.03-1 (default: all the image keeps)"
-    command.add_argument("versions", nargs="*", metavar="VERSION", default=list(config.DRIVER_VERSIONS), help=text)
+    command.add_argument("versions", nargs="*", metavar="VERSION", default=[], help=text)
+    command.add_argument("--kernel", action="append", default=[], help="for this kernel of the image's suite, too; may be given several times")
     command.set_defaults(run=do_drivers)
+
+    command = commands.add_parser("apiserver", help="build kube-apiserver from Debian's source, once, into the cache")
+    command.set_defaults(run=do_apiserver)
 
     command = commands.add_parser("rehearse", help="run your own playbook on machines made from your inventory")
     command.add_argument("--inventory", required=True)
@@ -144,6 +162,7 @@ def parser() -> argparse.ArgumentParser:
     command.set_defaults(run=do_demo)
 
     command = commands.add_parser("_driver")
+    command.add_argument("suite")
     command.add_argument("version")
     command.add_argument("kernel")
     command.set_defaults(run=do_driver)
@@ -153,6 +172,7 @@ def parser() -> argparse.ArgumentParser:
     command.set_defaults(run=do_supervise)
 
     command = commands.add_parser("_layer")
+    command.add_argument("suite")
     command.add_argument("kind")
     command.set_defaults(run=do_layer)
     return top

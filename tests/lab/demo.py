@@ -32,7 +32,10 @@ POLICY = {
     "rollout_domain_caps": {"rack": 1},
     "gpu_node_upgrade_soak_interval": 5,
 }
-OUT_OF_SERVICE = ("stop", "install", "prove", "reboot", "validate", "rollback_install", "rollback_prove", "rollback_reboot", "rollback_validate", "return")
+OUT_OF_SERVICE = (
+    "stop", "install", "prove", "reboot", "reload", "validate", "return", "rollback_install", "rollback_prove", "rollback_reboot", "rollback_reload",
+    "rollback_validate", "rollback_start", "quarantine",
+)
 STAGES = {
     "kernel_hold": "hold the kernel",
     "nvidia_repository": "add the package sources",

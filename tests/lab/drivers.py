@@ -1,11 +1,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compile a driver once for the image's kernel, as a node would with dkms, and keep the built tree in the cache."""
+"""Compile a driver once for an image's kernel, as a node would with dkms, and keep the built tree in the cache."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import re
@@ -14,10 +13,11 @@ import time
 from pathlib import Path
 
 from plugins.module_utils._driver import dkms
+from plugins.module_utils._driver import trees as driver_trees
 
 from . import aptconf, image, layers, overlay
 from .common import LabError, elapsed, locked, run, run_logged, say, write_whole
-from .config import SUITE, Lab
+from .config import DRIVER_VERSIONS, SUITE, Lab
 
 PACKAGE = "nvidia-kernel-dkms"
 MODULE = "nvidia-current"  # the name Debian gives this package's module in the DKMS tree
@@ -62,39 +62,65 @@ def tree_name(root: Path, version: str, kernel: str) -> str:
     return dkms.tree_name(MODULE, upstream(version), kernel, platform.machine(), compiler)
 
 
-def _archives(lab: Lab) -> Path:
-    return image.packages_layer().root(lab.images) / image.ARCHIVES
+def _archives(lab: Lab, suite: str) -> Path:
+    return image.packages_layer(suite).root(lab.images) / image.ARCHIVES
 
 
-def present(lab: Lab, name: str) -> bool:
-    return (lab.trees / name).is_file() and (lab.trees / f"{name}.sha256").is_file()
+def directory(lab: Lab, suite: str, version: str) -> Path:
+    """Where the trees of a version are kept. Their name tells no package's revision: of two revisions, the later one's are kept apart."""
+    same = [each for each in DRIVER_VERSIONS[suite] if upstream(each) == upstream(version)]
+    return lab.trees / version if version in same[1:] else lab.trees
 
 
-def ensure(lab: Lab, wanted: list[str]) -> list[Path]:
-    """Have built trees of these driver versions for each kernel of the image; return their files."""
-    image.ensure(lab, image.packages_layer())
-    base = image.base_layer().root(lab.images)
-    stored = list(stored_versions(os.listdir(_archives(lab))))
+def present(trees: Path, name: str) -> bool:
+    return (trees / name).is_file() and (trees / f"{name}.sha256").is_file()
+
+
+def kept(trees: Path, version: str, kernel: str) -> Path | None:
+    """A tree in the cache for a kernel that the image does not have, whose compiler is only known from the tree's name."""
+    found = sorted(trees.glob(f"{MODULE}_{upstream(version)}_{kernel}_{platform.machine()}_*.dkms.tar.gz")) if trees.is_dir() else []
+    return next((path for path in found if present(trees, path.name)), None)
+
+
+def ensure(lab: Lab, wanted: list[str], suite: str = SUITE, more: tuple[str, ...] = ()) -> list[Path]:
+    """Have built trees of these driver versions (all the image keeps, if none is named) for each kernel of a suite's image, and for more kernels of
+    the suite; return their files."""
+    image.ensure(lab, suite, image.packages_layer(suite))
+    base = image.base_layer(suite).root(lab.images)
+    stored = list(stored_versions(os.listdir(_archives(lab, suite))))
     found = []
-    for version in wanted:
+    for version in wanted or DRIVER_VERSIONS[suite]:
         chosen = choose(version, stored) if version in stored + [upstream(each) for each in stored] else version
         for kernel in image.kernels(base):
-            name = tree_name(base, chosen, kernel)
-            if present(lab, name):
-                say(f"driver {chosen} for kernel {kernel}: already compiled, {lab.trees / name}")
+            name, trees = tree_name(base, chosen, kernel), directory(lab, suite, chosen)
+            if present(trees, name):
+                say(f"driver {chosen} for kernel {kernel}: already compiled, {trees / name}")
             else:
                 image.check_host()
-                if overlay.isolated("_driver", chosen, kernel, nice=19) != 0:
+                if overlay.isolated("_driver", suite, chosen, kernel, nice=19) != 0:
                     raise LabError(f"driver {chosen} could not be compiled for kernel {kernel}")
-            found.append(lab.trees / name)
+            found.append(trees / name)
+        for kernel in more:
+            trees = directory(lab, suite, chosen)
+            path = kept(trees, chosen, kernel)
+            if path:
+                say(f"driver {chosen} for kernel {kernel}: already compiled, {path}")
+            else:
+                image.check_host()
+                if overlay.isolated("_driver", suite, chosen, kernel, nice=19) != 0:
+                    raise LabError(f"driver {chosen} could not be compiled for kernel {kernel}")
+                path = kept(trees, chosen, kernel)
+            if path is None:
+                raise LabError(f"driver {chosen} was compiled for kernel {kernel}, and there is no tree of it in {trees}")
+            found.append(path)
     return found
 
 
-def _fetch(root: Path, version: str, log: Path) -> str:
+def _fetch(suite: str, root: Path, version: str, log: Path) -> str:
     """Download the kernel package of a version the image does not keep; return its path in the root."""
-    own = image.use_host_network_settings(root)
+    own = image.use_host_network_settings(root, suite)
     image.use_host_names(root)
-    write_whole(root / "etc/apt/sources.list.d/lab-drivers.sources", aptconf.deb822(aptconf.driver_sources(own, SUITE)))
+    write_whole(root / "etc/apt/sources.list.d/lab-drivers.sources", aptconf.deb822(aptconf.driver_sources(own, suite)))
     run_logged("package lists", log, "chroot", root, "apt-get", "-q", "update")
     offered = madison(run("chroot", root, "apt-cache", "madison", PACKAGE).stdout)
     chosen = choose(version, offered)
@@ -103,44 +129,55 @@ def _fetch(root: Path, version: str, log: Path) -> str:
     return f"/var/tmp/{package.name}"
 
 
-def compile_one(lab: Lab, version: str, kernel: str) -> None:
+def _headers(suite: str, root: Path, kernel: str, log: Path) -> None:
+    """Install the headers of a kernel of the suite that the image does not have."""
+    image.use_host_network_settings(root, suite)
+    image.use_host_names(root)
+    run_logged("package lists", log, "chroot", root, "apt-get", "-q", "update")
+    run_logged(f"headers of {kernel}", log, "chroot", root, "apt-get", "-q", "-y", "--no-install-recommends", "install", f"linux-headers-{kernel}")
+
+
+def compile_one(lab: Lab, suite: str, version: str, kernel: str) -> None:
     """Compile in a throw-away copy of the image. To be run in a mount namespace of its own."""
-    base = image.base_layer().root(lab.images)
-    name = tree_name(base, version, kernel)
-    lab.trees.mkdir(parents=True, exist_ok=True)
-    with locked(lab.trees / f".lock-{name}", f"compiles driver {version}"):
-        if present(lab, name):
-            say(f"driver {version} for kernel {kernel}: compiled meanwhile, {lab.trees / name}")
+    base = image.base_layer(suite).root(lab.images)
+    own, trees = kernel in image.kernels(base), directory(lab, suite, version)
+    name = tree_name(base, version, kernel) if own else f"{MODULE}_{upstream(version)}_{kernel}_{platform.machine()}.dkms.tar.gz"
+    trees.mkdir(parents=True, exist_ok=True)
+    with locked(trees / f".lock-{name}", f"compiles driver {version}"):
+        if present(trees, name) or not own and kept(trees, version, kernel):
+            say(f"driver {version} for kernel {kernel}: compiled meanwhile, {trees / name}")
             return
         start = time.monotonic()
-        work = lab.cache / "build" / name
+        work = lab.cache / "build" / f"{version}-{kernel}"
         shutil.rmtree(work, ignore_errors=True)
         root = work / "root"
-        overlay.mount([layer.root(lab.images) for layer in layers.stack(image.packages_layer())], work / "upper", work / "work", root)
-        log = lab.trees / f"{name.removesuffix('.dkms.tar.gz')}.log"
+        overlay.mount([layer.root(lab.images) for layer in layers.stack(image.packages_layer(suite))], work / "upper", work / "work", root)
+        log = trees / f"{name.removesuffix('.dkms.tar.gz')}.log"
         log.unlink(missing_ok=True)
         try:
             with overlay.chroot_mounts(root):
-                package = stored_versions(os.listdir(_archives(lab))).get(version)
-                path = f"/{image.ARCHIVES}/{package}" if package else _fetch(root, version, log)
+                package = stored_versions(os.listdir(_archives(lab, suite))).get(version)
+                path = f"/{image.ARCHIVES}/{package}" if package else _fetch(suite, root, version, log)
+                if not own:
+                    _headers(suite, root, kernel, log)
+                    name = tree_name(root, version, kernel)
                 say(f"driver {version} for kernel {kernel}: compiling, at low priority (once; its log is {log})")
                 run_logged("unpacking the driver's source", log, "chroot", root, "dpkg-deb", "-x", path, "/")
                 _build(root, upstream(version), kernel, log)
-            _keep(lab, root / "var/tmp" / name)
+            _keep(trees, root / "var/tmp" / name, driver_trees.source_digest(str(root), MODULE, upstream(version)))
         finally:
             run("umount", "--recursive", "--lazy", root)
             shutil.rmtree(work, ignore_errors=True)
-        say(f"driver {version} for kernel {kernel}: compiled in {elapsed(start)}, {lab.trees / name}")
+        say(f"driver {version} for kernel {kernel}: compiled in {elapsed(start)}, {trees / name}")
 
 
-def _keep(lab: Lab, made: Path) -> None:
+def _keep(trees: Path, made: Path, source: str | None) -> None:
     """Put a tree and its checksum into the cache; the tree comes last, and all at once."""
-    temporary = lab.trees / f".{made.name}.tmp"
+    temporary = trees / f".{made.name}.tmp"
     shutil.copyfile(made, temporary)
-    digest = hashlib.sha256(temporary.read_bytes()).hexdigest()
-    write_whole(lab.trees / f"{made.name}.sha256", f"{digest}  {made.name}\n")
+    driver_trees.write_sha256(str(trees / made.name), driver_trees.sha256_of(str(temporary)), source)
     run("sync", "--file-system", temporary)
-    temporary.rename(lab.trees / made.name)
+    temporary.rename(trees / made.name)
 
 
 def _build(root: Path, version: str, kernel: str, log: Path) -> None:

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 from . import aptconf, layers, overlay
 from .common import LabError, list_file, need_root, read_json, run, run_logged, say, write_whole
-from .config import CHECKOUT, DRIVER_VERSIONS, REGISTRY, SUITE, USER, Lab
+from .config import CHECKOUT, DRIVER_VERSIONS, REGISTRY, SUITE, SUITES, USER, Lab
 
 HERE = Path(__file__).resolve().parent
 REVISION = "1"  # raise it when the way an image is made changes; what it is made of is counted by itself
@@ -58,9 +59,9 @@ def certificates(directory: Path = LOCAL_CERTIFICATES) -> list[Path]:
     return sorted(directory.rglob("*.crt")) if directory.is_dir() else []
 
 
-def use_host_network_settings(root: Path) -> list[aptconf.Source]:
+def use_host_network_settings(root: Path, suite: str) -> list[aptconf.Source]:
     """Give a root the host's way to the mirrors; return its sources."""
-    sources = aptconf.node_sources(aptconf.read_host(), SUITE)
+    sources = aptconf.node_sources(aptconf.read_host(), suite)
     put(root, SOURCES, aptconf.deb822(sources))
     put(root, APT_SETTINGS, aptconf.host_settings())
     for name in aptconf.keyrings(sources):
@@ -77,11 +78,11 @@ def use_host_names(root: Path) -> None:
         shutil.copyfile(f"/etc/{name}", root / "etc" / name)
 
 
-def build_base(root: Path, log: Path) -> None:
+def build_base(suite: str, root: Path, log: Path) -> None:
     work = root.parent / "mmdebstrap"
     hook = work / "hook"
     work.mkdir()
-    sources = aptconf.node_sources(aptconf.read_host(), SUITE)
+    sources = aptconf.node_sources(aptconf.read_host(), suite)
     write_whole(work / "debian.sources", aptconf.deb822(sources))
     write_whole(work / "apt.conf", aptconf.host_settings() + 'Acquire::Languages "none";\nAPT::Install-Recommends "false";\n')
     put(hook, "etc/dpkg/dpkg.cfg.d/lab", DPKG_SETTINGS)
@@ -92,11 +93,11 @@ def build_base(root: Path, log: Path) -> None:
     words = ["mmdebstrap", "--mode=root", "--format=directory", "--variant=minbase", f"--include={','.join(list_file(HERE / 'node-packages.txt'))}"]
     words += [f"--aptopt={work / 'apt.conf'}", f"--setup-hook=cp -a {hook}/. \"$1\""]
     words += ["--skip=cleanup/apt/lists", "--skip=check/empty"]
-    run_logged("the base system", log, *words, SUITE, root, work / "debian.sources")
+    run_logged("the base system", log, *words, suite, root, work / "debian.sources")
     (root / "etc/apt/sources.list").unlink(missing_ok=True)
     for path in (root / "etc/apt/sources.list.d").iterdir():
         path.unlink()
-    use_host_network_settings(root)
+    use_host_network_settings(root, suite)
     for path in (root / "etc/ssh").glob("ssh_host_*"):
         path.unlink()
     in_root = ["chroot", root]
@@ -112,18 +113,18 @@ def build_base(root: Path, log: Path) -> None:
     shutil.rmtree(work)
 
 
-def build_packages(root: Path, log: Path) -> None:
-    """Download both drivers' packages into the archive directory. The sources they come from are not left enabled."""
+def build_packages(suite: str, root: Path, log: Path) -> None:
+    """Download the packages of the suite's drivers into the archive directory. The sources they come from are not left enabled."""
     use_host_names(root)
-    own = use_host_network_settings(root)
+    own = use_host_network_settings(root, suite)
     kept = root / "var/lib/apt/lists"
     aside = root / "var/lib/apt/lists.lab"
     shutil.copytree(kept, aside, symlinks=True)
     extra, pin = root / "etc/apt/sources.list.d/lab-drivers.sources", root / "etc/apt/preferences.d/lab-drivers"
-    write_whole(extra, aptconf.deb822(aptconf.driver_sources(own, SUITE)))
+    write_whole(extra, aptconf.deb822(aptconf.driver_sources(own, suite)))
     apt = ["chroot", root, "apt-get", "-q", "-y", "-o", "APT::Install-Recommends=false", "-o", "Acquire::Languages=none"]
     run_logged("package lists", log, *apt, "update")
-    for version in DRIVER_VERSIONS:
+    for version in DRIVER_VERSIONS[suite]:
         write_whole(pin, aptconf.driver_pin(version))
         names = [f"{name}={version}" for name in DRIVER_PACKAGES]
         run_logged(f"packages of {version}", log, *apt, "--download-only", "install", *names, *OTHER_DRIVER_PACKAGES)
@@ -133,7 +134,7 @@ def build_packages(root: Path, log: Path) -> None:
     aside.rename(kept)
     found = list((root / ARCHIVES).glob("*.deb"))
     if not found:
-        raise LabError(f"no package of {' or '.join(DRIVER_VERSIONS)} was downloaded: see {log}")
+        raise LabError(f"no package of {' or '.join(DRIVER_VERSIONS[suite])} was downloaded: see {log}")
     say(f"{len(found)} driver packages, {sum(path.stat().st_size for path in found) >> 20} MiB, lie ready in the image")
 
 
@@ -142,38 +143,39 @@ def build_simulator(root: Path, log: Path) -> None:
     run_logged("the GPU simulator", log, "bash", script, root, cwd=CHECKOUT)
 
 
-def base_layer() -> layers.Layer:
+def base_layer(suite: str = SUITE) -> layers.Layer:
     certs = certificates()
     inputs = {
         "revision": REVISION,
-        "suite": SUITE,
+        "suite": suite,
         "packages": " ".join(sorted(list_file(HERE / "node-packages.txt"))),
         "settings": DPKG_SETTINGS + INITRAMFS_SETTINGS + SSHD_SETTINGS + " ".join(MASKED),
         "user": USER,
         "certificates": layers.digest_files(certs, LOCAL_CERTIFICATES) if certs else "",
     }
-    return layers.Layer("base", "the base system of the image", inputs, build_base)
+    return layers.Layer("base", f"the base system of the {suite} image", inputs, partial(build_base, suite))
 
 
-def packages_layer() -> layers.Layer:
-    inputs = {"revision": REVISION, "versions": " ".join(DRIVER_VERSIONS), "packages": " ".join(DRIVER_PACKAGES + OTHER_DRIVER_PACKAGES)}
-    return layers.Layer("packages", "the image's store of driver packages", inputs, build_packages, (base_layer(),))
+def packages_layer(suite: str = SUITE) -> layers.Layer:
+    inputs = {"revision": REVISION, "versions": " ".join(DRIVER_VERSIONS[suite]), "packages": " ".join(DRIVER_PACKAGES + OTHER_DRIVER_PACKAGES)}
+    return layers.Layer("packages", f"the {suite} image's store of driver packages", inputs, partial(build_packages, suite), (base_layer(suite),))
 
 
-def simulator_layer() -> layers.Layer:
+def simulator_layer(suite: str = SUITE) -> layers.Layer:
     sources = CHECKOUT / "tests/sim"
     files = [path for path in sources.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    below = packages_layer()
-    return layers.Layer("sim", "the GPU simulator in the image", {"sources": layers.digest_files(files, sources)}, build_simulator, (below, *below.parents))
+    below = packages_layer(suite)
+    inputs = {"sources": layers.digest_files(files, sources)}
+    return layers.Layer("sim", f"the GPU simulator in the {suite} image", inputs, build_simulator, (below, *below.parents))
 
 
-def node_layer() -> layers.Layer:
-    """The topmost layer of the image."""
-    return simulator_layer()
+def node_layer(suite: str = SUITE) -> layers.Layer:
+    """The topmost layer of a suite's image."""
+    return simulator_layer(suite)
 
 
-def by_kind(kind: str) -> layers.Layer:
-    for layer in layers.stack(node_layer()):
+def by_kind(kind: str, suite: str = SUITE) -> layers.Layer:
+    for layer in layers.stack(node_layer(suite)):
         if layer.kind == kind:
             return layer
     raise LabError(f"the image has no layer '{kind}'")
@@ -190,13 +192,13 @@ def check_host() -> None:
         raise LabError(f"the host lacks {', '.join(missing)}: run 'bash tests/tools/setup.sh'")
 
 
-def ensure(lab: Lab, wanted: layers.Layer | None = None) -> layers.Layer:
-    """Build what is missing of the image (or of a part of it) and return its topmost layer."""
-    wanted = wanted or node_layer()
+def ensure(lab: Lab, suite: str = SUITE, wanted: layers.Layer | None = None) -> layers.Layer:
+    """Build what is missing of a suite's image (or of a part of it) and return its topmost layer."""
+    wanted = wanted or node_layer(suite)
     for layer in reversed(layers.stack(wanted)):
         if not layer.ready(lab.images):
             check_host()
-            if overlay.isolated("_layer", layer.kind) != 0:
+            if overlay.isolated("_layer", suite, layer.kind) != 0:
                 raise LabError(f"{layer.title} could not be made")
     return wanted
 
@@ -209,19 +211,20 @@ def must_be_idle() -> None:
         raise LabError(f"a lab is up (checkout {owners}): run 'python3 -m tests.lab down' there first, as its machines use the image")
 
 
-def refresh(lab: Lab) -> None:
-    """Forget the present image, so that the next build takes today's packages."""
+def refresh(lab: Lab, suite: str = SUITE) -> None:
+    """Forget a suite's present image, so that the next build takes today's packages."""
     must_be_idle()
-    for layer in layers.stack(node_layer()):
+    for layer in layers.stack(node_layer(suite)):
         shutil.rmtree(lab.images / layer.name, ignore_errors=True)
 
 
 def in_use(lab: Lab) -> set[str]:
-    return {layer.name for layer in layers.stack(node_layer())}
+    """The layers of this checkout's images, of whichever suite."""
+    return {layer.name for suite in SUITES for layer in layers.stack(node_layer(suite))}
 
 
 def prune(lab: Lab) -> list[str]:
-    """Remove layers that this checkout's image does not consist of."""
+    """Remove layers that this checkout's images do not consist of."""
     must_be_idle()
     gone = []
     if lab.images.is_dir():

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from .common import LabError, environment, run
-from .config import CHECKOUT, FIRST_FREE_HOST, Lab
+from .config import CHECKOUT, FIRST_FREE_HOST, SUITE, SUITES, Lab
 
 DEFAULT_MODEL = "h100-sxm"
 DEFAULT_COUNT = 8
@@ -28,6 +28,7 @@ class Machine:
     host_number: int
     model: str = DEFAULT_MODEL
     gpus: int = DEFAULT_COUNT
+    suite: str = SUITE
 
     def as_dict(self) -> dict:
         return asdict(self)
@@ -107,7 +108,10 @@ def machines(groups: dict, taken: dict[str, int] | None = None) -> list[Machine]
         model = str(values.get("lab_gpu_model", DEFAULT_MODEL))
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", model):
             raise LabError(f"host {name}: lab_gpu_model is {model!r}; expected a model's name such as {DEFAULT_MODEL}")
-        found.append(Machine(name, numbers[name], model, _whole(name, "lab_gpu_count", values.get("lab_gpu_count", DEFAULT_COUNT), 0, 16)))
+        suite = values.get("lab_suite", SUITE)
+        if suite not in SUITES:
+            raise LabError(f"host {name}: lab_suite is {suite!r}; the lab has images of {' and '.join(SUITES)}")
+        found.append(Machine(name, numbers[name], model, _whole(name, "lab_gpu_count", values.get("lab_gpu_count", DEFAULT_COUNT), 0, 16), suite))
     return found
 
 

@@ -35,6 +35,11 @@ def chosen(lab: Lab, names: list[str]) -> list[Machine]:
     return [have[name] for name in names] if names else list(have.values())
 
 
+def suites(inventory: Path) -> list[str]:
+    """The suites that an inventory's machines are of, each once."""
+    return list(dict.fromkeys(machine.suite for machine in machines(read(inventory))))
+
+
 def running(lab: Lab, name: str) -> bool:
     return bool(processes.tagged(lab.tag(name), whole=True))
 
@@ -115,6 +120,12 @@ def _start(lab: Lab, wanted: list[Machine]) -> None:
         raise LabError("\n".join(problems))
 
 
+def images(lab: Lab, wanted: list[Machine]) -> dict[str, list[str]]:
+    """The image's directories for each suite that machines are of. What is missing is built first; a suite that none asks for is not."""
+    suites = dict.fromkeys(machine.suite for machine in wanted)
+    return {suite: [str(path) for path in layers.roots(image.ensure(lab, suite), lab.images)] for suite in suites}
+
+
 def up(lab: Lab, inventory: Path, names: list[str]) -> list[Machine]:
     """Make and start the machines of an inventory (or some of them) that are not running yet."""
     need_root()
@@ -123,7 +134,7 @@ def up(lab: Lab, inventory: Path, names: list[str]) -> list[Machine]:
     if unknown:
         raise LabError(f"{inventory} has no GPU host {', '.join(unknown)}; it has: {', '.join(machine.name for machine in wanted)}")
     wanted = [machine for machine in wanted if not names or machine.name in names]
-    parts = [str(path) for path in layers.roots(image.ensure(lab), lab.images)]
+    parts = images(lab, wanted)
     with locked(lab.state / "lock", "starts or stops machines"):
         have = existing(lab)
         for machine in wanted:
@@ -133,7 +144,7 @@ def up(lab: Lab, inventory: Path, names: list[str]) -> list[Machine]:
         network.up(lab)
         fresh = [machine for machine in wanted if not running(lab, machine.name)]
         for machine in fresh:
-            _specify(lab, machine, parts)
+            _specify(lab, machine, parts[machine.suite])
         _write_ssh_files(lab)
         if fresh:
             say(f"starting {', '.join(machine.name for machine in fresh)}")
@@ -162,14 +173,14 @@ def _wipe(lab: Lab, name: str) -> None:
 def reset(lab: Lab, names: list[str]) -> None:
     """Give machines a fresh disk from the present image."""
     need_root()
-    parts = [str(path) for path in layers.roots(image.ensure(lab), lab.images)]
+    parts = images(lab, chosen(lab, names))
     with locked(lab.state / "lock", "starts or stops machines"):
         doomed = chosen(lab, names)
         for machine in doomed:
             processes.kill(lab.tag(machine.name), whole=True)
             network.unplug(build.port(lab, machine))
             _wipe(lab, machine.name)
-            write_json(lab.node_dir(machine.name) / "spec.json", {"machine": machine.as_dict(), "layers": parts})
+            write_json(lab.node_dir(machine.name) / "spec.json", {"machine": machine.as_dict(), "layers": parts[machine.suite]})
         network.up(lab)
         _write_ssh_files(lab)
         _start(lab, doomed)
@@ -219,5 +230,5 @@ def status(lab: Lab) -> list[dict]:
         told = read_json(lab.node_dir(machine.name) / "state.json", {})
         state = system_state(lab, machine.name) if running(lab, machine.name) else "failed" if told.get("state") == "failed" else "off"
         entry = {"name": machine.name, "address": lab.address(machine.host_number), "state": state}
-        found.append(entry | {"model": machine.model, "gpus": machine.gpus, "boots": told.get("boots", 0)})
+        found.append(entry | {"suite": machine.suite, "model": machine.model, "gpus": machine.gpus, "boots": told.get("boots", 0)})
     return found

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write the generated documentation: a README for every role, a page for every module and callback, and the list of the health checks.
+"""Write the generated documentation: a README for every role, a page for every module, callback and filter, and the list of the health checks.
 
 python3 -m tests.tools.docs            write what differs
 python3 -m tests.tools.docs --check    write nothing; name what differs and exit 1; lint the modules' documentation as well
@@ -27,7 +27,7 @@ from tests.tools.common import COLLECTION, ROOT
 NAME = ".".join(COLLECTION)
 BIN = pathlib.Path(sys.prefix) / "bin"
 MODULE_PAGES = ROOT / "docs" / "modules"
-CALLBACK_PAGES = ROOT / "docs" / "callbacks"
+PLUGIN_PAGES = {"callback": ROOT / "docs" / "callbacks", "filter": ROOT / "docs" / "filters"}
 CHECKS_PAGE = ROOT / "docs" / "reference" / "health-checks.md"
 POLICY = ROOT / "plugins" / "plugin_utils" / "_data" / "health_policy.json"
 
@@ -68,12 +68,13 @@ def module_pages():
     yield MODULE_PAGES / "README.md", module_docs.index(documented)
 
 
-def callback_pages():
-    """Path and wanted content of every callback's page."""
-    names = sorted("{0}.{1}".format(NAME, path.stem) for path in ROOT.glob("plugins/callback/*.py"))
-    documented = ansible_doc("-t", "callback", *names) if names else {}
-    for name in names:
-        yield CALLBACK_PAGES / (name.rpartition(".")[2] + ".md"), module_docs.render(name, documented[name], "callback")
+def plugin_pages():
+    """Path and wanted content of the page of every callback and filter."""
+    for kind, pages in PLUGIN_PAGES.items():
+        names = sorted("{0}.{1}".format(NAME, path.stem) for path in ROOT.glob("plugins/{0}/*.py".format(kind)))
+        documented = ansible_doc("-t", kind, *names) if names else {}
+        for name in names:
+            yield pages / (name.rpartition(".")[2] + ".md"), module_docs.render(name, documented[name], kind)
 
 
 def checks_page():
@@ -85,8 +86,9 @@ def checks_page():
 
 
 def stale_pages(wanted):
-    """Pages of modules and callbacks there are no more."""
-    return sorted((set(MODULE_PAGES.glob("*.md")) | set(CALLBACK_PAGES.glob("*.md"))) - set(wanted))
+    """Pages of modules, callbacks and filters there are no more."""
+    found = {path for pages in (MODULE_PAGES, *PLUGIN_PAGES.values()) for path in pages.glob("*.md")}
+    return sorted(found - set(wanted))
 
 
 def difference(path, content):
@@ -134,7 +136,7 @@ def main(arguments):
     """Write or check; answer the exit status."""
     wanted = dict(role_pages())
     wanted.update(module_pages())
-    wanted.update(callback_pages())
+    wanted.update(plugin_pages())
     wanted[CHECKS_PAGE] = checks_page()
     if arguments == ["--check"]:
         wrong = check(wanted)

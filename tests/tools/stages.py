@@ -32,6 +32,8 @@ ONE_COURSE = COURSES + "/test_upgrade_course.py::test_every_node_is_taken_once_a
 MATRIX = COURSES + "/test_failure_matrix.py"
 RESUME = COURSES + "/test_resume.py"
 CONTROLLERS = ("main", "core218", "newest")
+# On a real API server, which is built once; a stage of its own, since that takes minutes.
+KUBE = "tests/unit/kube"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,9 +85,12 @@ def _unit() -> t.List[Stage]:
     stages = [Stage("course-" + name, "unit", _pytest(courses[name]), name) for name in CONTROLLERS if (ROOT / COURSES).is_dir()]
     for name in CONTROLLERS:
         others = "" if name == "main" else " " + rest
-        stages.append(Stage("unit-" + name, "unit", _pytest("tests/unit --ignore={0}{1}".format(COURSES, others)), name))
+        stages.append(Stage("unit-" + name, "unit", _pytest("tests/unit --ignore={0} --ignore={1}{2}".format(COURSES, KUBE, others)), name))
     stages.append(Stage("unit-py38", "unit", _pytest("{0} {1}".format(node, simulator)), "py38"))
     stages.append(Stage("unit-pynewest", "unit", _pytest(node), "pynewest"))
+    if (ROOT / KUBE).is_dir():
+        stages.append(Stage("apiserver", "unit", "python3 -m tests.lab apiserver", "main", background=True))
+        stages.append(Stage("unit-kube", "unit", _pytest(KUBE), "main", after=("apiserver",), needs=("apiserver",)))
     return stages
 
 
@@ -107,7 +112,7 @@ def _molecule() -> t.List[Stage]:
     before: t.Tuple[str, ...] = ()
     if (ROOT / "tests" / "lab" / "__main__.py").exists():
         # Each (driver, kernel) once per cache. That takes minutes, so it begins before everything else.
-        stages.append(Stage("drivers", "molecule", "python3 -m tests.lab drivers", "main", background=True))
+        stages.append(Stage("drivers", "molecule", "python3 -m tests.lab drivers --inventory molecule/inventory", "main", background=True))
         before = ("drivers",)
     scenarios = sorted(path.parent for path in (ROOT / "molecule").glob("*/molecule.yml"))
     if not scenarios:

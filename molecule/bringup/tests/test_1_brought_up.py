@@ -137,6 +137,7 @@ def test_persistence_mode_is_on_for_every_gpu(host, ask):
     [
         ("/var/lib/gpufleet", 0o755),
         ("/etc/apt/apt.conf.d/52gpufleet-kernel-hold", 0o644),
+        ("/etc/apt/preferences.d/gpufleet-kernel.pref", 0o644),
         ("/etc/apt/apt.conf.d/53gpufleet-nvidia-driver", 0o644),
         ("/etc/modprobe.d/gpufleet-nouveau.conf", 0o644),
         ("/run/gpufleet.lock", 0o644),
@@ -156,7 +157,7 @@ def test_nothing_of_it_can_be_changed_by_others(host):
 
 def test_nothing_is_left_behind(host, kernel):
     assert host.check_output("find /tmp /var/tmp -mindepth 1 -maxdepth 1 ! -name 'systemd-private-*' ! -name '.*-unix'") == ""
-    assert host.check_output("ls -A /var/lib/gpufleet").split() == ["dkms", "dkms-deferred", "holds.json", "packages"]
+    assert host.check_output("ls -A /var/lib/gpufleet").split() == ["dkms", "dkms-deferred", "holds.json", "kernel-holds.json", "packages"]
     kept = host.check_output("ls /var/lib/gpufleet/dkms").split()
     assert [name for name in kept if name.endswith(".gz")] == kept[:1] and kept[0].startswith("nvidia-current_%s_%s_" % (VERSION, kernel)) and len(kept) == 2
     assert host.check_output("ls -A /root/.ansible/tmp") == "gpufleet-0"

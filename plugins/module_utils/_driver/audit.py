@@ -24,6 +24,7 @@ def decide(facts, wanted_version=None, expect_loaded=True):
     """
     target = findings.target_version(facts, wanted_version)
     found = list(findings.versions_agree(facts, target, expect_loaded, wanted_version))
+    found.extend(findings.package_revision(facts, target, wanted_version))
     for check in findings.CHECKS:
         found.extend(check(facts, target, expect_loaded))
     safe, safe_reason = reboot_safe(facts, found, target)
@@ -37,6 +38,7 @@ def decide(facts, wanted_version=None, expect_loaded=True):
             "library": facts["library"]["version"],
             "gsp_firmware": list(facts["gsp_firmware"]),
             "packages": dict((name, item["version"]) for name, item in sorted(facts["dpkg"]["packages"].items())),
+            "package": findings.package_version(facts) if facts["dpkg"]["available"] else None,
             "driver_packages": findings.driver_packages(facts) if facts["dpkg"]["available"] else None,
             "modules": dict((kernel, module_of(item)) for kernel, item in facts["modules"].items()),
         },
@@ -75,9 +77,18 @@ def reboot_safe(facts, found, target):
     kernel = facts["kernel"]["next_boot"]
     for ident in ("next_boot_kernel", "dpkg_interrupted", "secure_boot"):
         for item in found:
+            if ident == "secure_boot" and item["entity"] != (kernel or facts["kernel"]["running"]):
+                continue  # another kernel's module
             if item["id"] == ident and item["status"] in (findings.FAIL, findings.UNKNOWN):
                 return False, item["message"]
     return True, "Kernel %s boots next (%s) and has module %s on disk." % (kernel, facts["kernel"]["next_boot_source"], target)
+
+
+def other_builds(loaded, on_disk):
+    """Loaded modules whose source is not that of the file on disk, though both say the same version: another revision of the package."""
+    odd = sorted(name for name, source in loaded.items() if on_disk.get(name) not in (None, source))
+    verb = "was" if len(odd) == 1 else "were"
+    return ["%s on disk %s built from other source of the same version than what is loaded" % (", ".join(odd), verb)] if odd else []
 
 
 def reboot_required(facts):
@@ -95,6 +106,8 @@ def reboot_required(facts):
         reasons.append("the NVIDIA kernel module is on disk and not loaded")
     if following and running != following:
         reasons.append("kernel %s runs and %s boots next" % (running, following))
+    if current and current == on_disk:
+        reasons += other_builds(facts["loaded"].get("sources") or {}, item.get("sources") or {})
     if facts["loaded"]["nouveau"] and any(facts["modules"].values()):
         reasons.append("nouveau is loaded")
     return bool(reasons), "; ".join(reasons)

@@ -161,20 +161,22 @@ class Tree:
                     kernel=kernel,
                 )
             digest = trees.sha256_of(temporary)
-            trees.write_sha256(target, digest)
+            source = trees.digest_below(os.path.join(apart[1], "%s-%s" % (self.name, self.version))) if apart else trees.source_digest(
+                self.root, self.name, self.version)
+            trees.write_sha256(target, digest, source)
             os.replace(temporary, target)
         except trees.TreeError as exc:
             raise ActError("The archive that dkms mktarball wrote for kernel %s cannot be used: %s." % (kernel, exc), kernel=kernel) from exc
         finally:
             if os.path.exists(temporary):
                 os.unlink(temporary)
-        return {"kernel": kernel, "path": target, "sha256": digest}
+        return {"kernel": kernel, "path": target, "sha256": digest, "source": source}
 
     def exported(self, kernel, directory, compiler):
         """The archive of an earlier export, when it is there and whole; else None."""
         path = os.path.join(directory, dkms.tree_name(self.name, self.version, kernel, self.arch, compiler))
         digest = trees.whole(path)
-        return {"kernel": kernel, "path": path, "sha256": digest} if digest else None
+        return {"kernel": kernel, "path": path, "sha256": digest, "source": trees.source_of(path)} if digest else None
 
     def verify_present(self, wanted_kernels):
         """Read back: DKMS's state and the module file's own version. Apt and dkms may both say that all is well."""
@@ -262,11 +264,14 @@ class Tree:
             "secure_boot": secureboot.read(self.root, self.runner),
         }
 
-    def judge(self, copy, wanted_kernels):
+    def judge(self, copy, wanted_kernels, source=None, path=""):
         """The kernels an archive holds; raises TreeError when it does not fit this node."""
         tree = trees.inspect(copy)
+        trees.name_compiler(tree, path)
         described = dict((key, trees.describe_module(copy, item["module"], self.runner)) for key, item in tree["kernels"].items() if item["module"])
         why = trees.refusals(tree, self.node(wanted_kernels), described)
+        if source and trees.other_source(source, trees.source_digest(self.root, self.name, self.version)):
+            why.append("it was built from other source of the same version than this node has, as of another revision of the package")
         if why:
             raise trees.TreeError("; ".join(why))
         return [kernel for kernel, dummy in sorted(tree["kernels"])]

@@ -94,18 +94,26 @@ class Task:
         that nobody has."""
         name = self.params["name"] or self._only_name()
         wanted = self._kernels()
-        missing, offered = self._missing(name, wanted, self._view(name, wanted)), self.params.get("archives_offered") or []
+        missing, offered = self._missing(name, wanted, self._view(name, wanted)), self._offered(name)
         return tuple(dict((kernel, found) for kernel, found in missing.items() if (found in offered) is there) for there in (True, False))
 
     def _missing(self, name, wanted, view):
         """What the archives would be called, by kernel, that this node could use and does not have."""
         due = dkms_plan.unprepared(wanted, view, self.version) if self.state == "prepared" else dkms_plan.uncompiled(wanted, view, self.version)
         names = {} if self.params["force"] else self._archive_names(name, due)
-        return dict((kernel, found) for kernel, found in names.items() if not trees.whole(os.path.join(self._store(), found)))
+        mine = trees.source_digest(self.root, name, self.version) if names else None
+        paths = dict((kernel, os.path.join(self._store(), found)) for kernel, found in names.items())
+        return dict((kernel, names[kernel]) for kernel, path in paths.items() if not trees.whole(path) or trees.other_source(trees.source_of(path), mine))
+
+    def _offered(self, name):
+        """The archives of the controller, but for those that were surely built from other source than this node has."""
+        sources = self.params.get("archives_sources") or {}
+        mine = trees.source_digest(self.root, name, self.version) if sources else None
+        return [found for found in self.params.get("archives_offered") or [] if not trees.other_source(sources.get(found), mine)]
 
     def _coming(self, name, wanted, view):
         """Kernels whose archives the controller would bring, for check mode."""
-        offered = self.params.get("archives_offered") or []
+        offered = self._offered(name)
         return [kernel for kernel, found in self._missing(name, wanted, view).items() if found in offered]
 
     def _archive_names(self, name, wanted):
@@ -124,7 +132,7 @@ class Task:
             if not trees.whole(path):
                 continue
             try:
-                tree.judge(path, [kernel])
+                tree.judge(path, [kernel], trees.source_of(path), path)
                 archives[kernel] = path
             except trees.TreeError as exc:
                 unfit.append("%s: %s" % (path, exc))
@@ -227,7 +235,7 @@ class Task:
         archives = {}
         for item in copies:
             try:
-                for kernel in tree.judge(item["copy"], allowed):
+                for kernel in tree.judge(item["copy"], allowed, item["source"], item["path"]):
                     archives[kernel] = item["copy"]
             except trees.TreeError as exc:
                 raise trees.TreeError("The archive %s does not fit this node: %s." % (item["path"], exc)) from exc

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from . import dkms, dpkg, files, firmware, kernels, libraries, loaded, modules, packages, pci, rpm, secureboot
+from . import dkms, dpkg, files, firmware, gpu_operator, kernels, libraries, loaded, modules, packages, pci, rpm, secureboot
 from .manager import parse_os_release
 from .runner import Runner
 
@@ -22,9 +22,12 @@ def read(root="/", runner=None, uname=os.uname):
     kernel = kernels.read(root, runner, uname)
     names = list(kernel["installed"])
     names += [name for name in (kernel["running"], kernel["next_boot"]) if name and name not in names]
+    found = dict((name, modules.read(root, name, runner)) for name in names)
+    if found.get(kernel["running"]):
+        found[kernel["running"]]["sources"] = modules.sources(root, found[kernel["running"]], runner)
     return {
         "kernel": kernel,
-        "modules": dict((name, modules.read(root, name, runner)) for name in names),
+        "modules": found,
         "headers": dict((name, kernels.headers_present(root, name)) for name in names),
         "loaded": loaded.read(root),
         "library": libraries.read(root),
@@ -34,6 +37,7 @@ def read(root="/", runner=None, uname=os.uname):
         "pci": pci.read(root),
         "dpkg": installed(root, runner),
         "dkms": dkms.read(root, runner),
+        "operator": gpu_operator.read(root),
         "runfile": [path for path in RUNFILE if os.path.lexists(files.under(root, path))],
     }
 

@@ -22,12 +22,12 @@ from .findings_modules import (
     kernel_module,
     next_boot_kernel,
 )
-from .findings_packages import dpkg_interrupted, runfile_remains
-from .findings_versions import driver_packages, polygon, target_version, versions_agree
+from .findings_packages import dpkg_interrupted, driver_owner, runfile_remains
+from .findings_versions import driver_packages, package_revision, package_version, polygon, target_version, versions_agree
 
 __all__ = [
-    "CHECKS", "FAIL", "NOT_APPLICABLE", "PASS", "UNKNOWN", "driver_packages", "finding", "flavour", "gsp_firmware", "judge_module", "polygon",
-    "target_version", "versions_agree",
+    "CHECKS", "FAIL", "NOT_APPLICABLE", "PASS", "UNKNOWN", "driver_packages", "finding", "flavour", "gsp_firmware", "judge_module", "package_revision",
+    "package_version", "polygon", "target_version", "versions_agree",
 ]
 
 CHECKS = (
@@ -44,4 +44,5 @@ CHECKS = (
     gsp_firmware,
     dpkg_interrupted,
     runfile_remains,
+    driver_owner,
 )

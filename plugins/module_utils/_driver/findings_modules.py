@@ -131,7 +131,7 @@ def kernel_headers(facts, target, expect_loaded):
                 False,
                 True,
                 "The headers of kernel %s are not installed, so no module can be built for it." % kernel,
-                "Install linux-headers-%s, or remove the kernel." % kernel,
+                "Install %s-%s, or remove the kernel." % ("kernel-devel" if facts["dpkg"].get("manager") == "rpm" else "linux-headers", kernel),
             )
 
 

@@ -4,10 +4,11 @@
 #
 # Private to the collection: it may change at any time.
 
-"""What is right and wrong with how the driver was installed: an interrupted package manager, and what NVIDIA's own installer left."""
+"""What is right and wrong with how the driver was installed: an interrupted package manager, another owner, and what NVIDIA's own installer left."""
 
 from __future__ import annotations
 
+from . import gpu_operator
 from ._finding import FAIL, PASS, UNKNOWN, finding
 
 REPAIR = {
@@ -51,3 +52,15 @@ def runfile_remains(facts, target, expect_loaded):
         )
     else:
         yield finding("runfile_remains", "node", PASS, [], [])
+
+
+def driver_owner(facts, target, expect_loaded):
+    owner, signs = facts["operator"]["owner"], facts["operator"]["signs"]
+    if owner is None:
+        yield finding("driver_owner", "node", UNKNOWN, signs, "the node itself",
+                      "Whether a GPU Operator brings the driver cannot be read: %s." % ", ".join(signs), "Look at /run/nvidia on the node as root.")
+    elif owner:
+        message = "A GPU Operator brings this node's driver in a container (%s): packages of the node would fight it." % "; ".join(signs)
+        yield finding("driver_owner", "node", FAIL, signs, "the node itself", message, gpu_operator.NEXT_STEP)
+    else:
+        yield finding("driver_owner", "node", PASS, signs, "the node itself")

@@ -15,10 +15,13 @@ import re
 from . import files
 
 DEVICE = re.compile(r"^/dev/nvidia[\w-]*(/.*)?$")
+# kubelet writes a pod's uid with dashes (cgroupfs) or with underscores (systemd).
+POD = re.compile(r"(?:^|[/-])pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})(?=[./]|$)")
+JOB = re.compile(r"/job_(\d+)(?=/|$)")
 
 
 def read(root="/"):
-    """``[{pid, user, comm, unit, devices}]``; None when /proc cannot be listed."""
+    """``[{pid, user, comm, unit, pod, job, devices}]``; None when /proc cannot be listed."""
     proc = files.under(root, "/proc")
     names = files.listing(proc)
     if names is None:
@@ -27,9 +30,7 @@ def read(root="/"):
     for pid in sorted(int(name) for name in names if name.isdigit()):
         devices = sorted(opened(proc, pid) | mapped(proc, pid))
         if devices:
-            found.append(
-                {"pid": pid, "user": user(proc, pid), "comm": files.read_line("%s/%d/comm" % (proc, pid)), "unit": unit(proc, pid), "devices": devices}
-            )
+            found.append(dict(owner(groups(proc, pid)), pid=pid, user=user(proc, pid), comm=files.read_line("%s/%d/comm" % (proc, pid)), devices=devices))
     return found
 
 
@@ -64,9 +65,24 @@ def user(proc, pid):
 
 def unit(proc, pid):
     """The systemd unit of a process by its control group, or None."""
-    for line in (files.read_text("%s/%d/cgroup" % (proc, pid)) or "").splitlines():
-        path = line.split(":", 2)[-1]
+    return owner(groups(proc, pid))["unit"]
+
+
+def groups(proc, pid):
+    """The paths of a process's control groups, without the controllers."""
+    return [line.split(":", 2)[-1] for line in (files.read_text("%s/%d/cgroup" % (proc, pid)) or "").splitlines()]
+
+
+def owner(paths):
+    """Whom a process works for, by its control groups: systemd unit, Kubernetes pod (its uid) and Slurm job, None for what it is not of."""
+    answer = {"unit": None, "pod": None, "job": None}
+    for path in paths:
         units = [part for part in path.split("/") if part.endswith((".service", ".scope"))]
-        if units:
-            return units[-1]
-    return None
+        pod, job = POD.search(path), JOB.search(path)
+        if units and not answer["unit"]:
+            answer["unit"] = units[-1]
+        if pod:
+            answer["pod"] = pod.group(1).replace("_", "-")
+        if job and "slurm" in path:
+            answer["job"] = job.group(1)
+    return answer

@@ -15,9 +15,12 @@ from . import files
 
 BANNER = re.compile(r"NVRM version:\s+(?P<what>.*?)\s+(?P<version>\d{3}\.\d+(?:\.\d+)?)\s")
 
+# The driver's own modules, as the kernel calls them when they are loaded.
+DRIVER_MODULES = ("nvidia", "nvidia_modeset", "nvidia_drm", "nvidia_uvm", "nvidia_peermem")
+
 
 def read(root):
-    """``{"state": loaded|not_loaded|unknown, "version", "flavour", "nouveau": bool|None}``"""
+    """``{"state": loaded|not_loaded|unknown, "version", "flavour", "nouveau": bool|None, "sources": {module: srcversion}}``"""
     module_root = files.under(root, "/sys/module")
     banner = files.read_text(files.under(root, "/proc/driver/nvidia/version"))
     version = files.read_line(os.path.join(module_root, "nvidia", "version"))
@@ -34,8 +37,14 @@ def read(root):
     return {
         "state": state, "version": version or parsed["version"], "flavour": parsed["flavour"] if banner else None,
         "disagree": bool(version and parsed["version"] and version != parsed["version"]),
-        "nouveau": read_nouveau(root, names),
+        "nouveau": read_nouveau(root, names), "sources": read_sources(module_root, names),
     }
+
+
+def read_sources(module_root, names):
+    """The kernel's digest of the source of every loaded module of the driver; a module without one is left out."""
+    found = dict((name, files.read_line(os.path.join(module_root, name, "srcversion"))) for name in DRIVER_MODULES if name in (names or []))
+    return dict((name, value) for name, value in found.items() if value)
 
 
 def parse_banner(content):

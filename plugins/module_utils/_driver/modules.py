@@ -17,7 +17,8 @@ from .runner import missing
 MAIN = re.compile(r"^(?P<name>nvidia(?:[-_](?:current|srv|server|open|tesla|legacy|\d+(?:xx)?))*)\.ko(?:\.(?:xz|zst|gz))?$")
 # in the order in which depmod looks, so that the first hit is the one that a kernel loads
 PLACES = ("updates", "extra", "kernel", "weak-updates")
-FIELDS = ("version", "vermagic", "signer", "license", "sig_key")
+FIELDS = ("version", "vermagic", "signer", "license", "sig_key", "srcversion")
+PARTS = ("modeset", "drm", "uvm", "peermem")
 OPEN_LICENSE = "Dual MIT/GPL"
 
 
@@ -91,6 +92,20 @@ def read(root, kernel, runner):
     answer = describe(root, paths[0], runner)
     answer["others"] = [describe(root, path, runner) for path in paths[1:]]
     return answer
+
+
+def sources(root, item, runner):
+    """``{module: srcversion}`` of a driver on disk, by the names that its modules have when they are loaded.
+
+    The parts lie beside the main module: nvidia-current-uvm.ko.xz beside nvidia-current.ko.xz.
+    """
+    stem, dot, suffix = item["path"].partition(".ko")
+    found = {"nvidia": item["srcversion"]}
+    for part in PARTS:
+        path = "%s-%s.ko%s" % (stem, part, suffix)
+        if os.path.exists(files.under(root, path)):
+            found["nvidia_%s" % part] = describe(root, path, runner)["srcversion"]
+    return dict((name, value) for name, value in found.items() if value)
 
 
 def made_for(kernel, vermagic):

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from .gpu_operator import NEXT_STEP
 from .packages import refusal
 
 
@@ -34,3 +35,16 @@ def decide(wanted, gpus, headers, header_package):
             "The headers are missing for kernel %s, so that no module can be built for it." % ", ".join(missing),
             "install %s, or remove the kernel" % " ".join(packages)))
     return refusals
+
+
+def decide_owner(found):
+    """Refusals of a node whose driver a GPU Operator brings, ``found`` as ``gpu_operator.read`` answers."""
+    if found["owner"] is False:
+        return []
+    signs = "; ".join(found["signs"])
+    if found["owner"] is None:
+        return [refusal("operator_unknown", [], signs, "/run/nvidia can be read", "Whether a GPU Operator brings the driver cannot be read: %s." % signs,
+                        "look at /run/nvidia on the node as root")]
+    step = NEXT_STEP[0].lower() + NEXT_STEP[1:].rstrip(".")
+    return [refusal("operator_owned", [], signs, "a driver that is the node's own",
+                    "A GPU Operator brings this node's driver in a container (%s): packages of the node would fight it." % signs, step)]

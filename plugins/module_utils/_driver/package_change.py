@@ -12,7 +12,7 @@ import os
 import re
 import time
 
-from . import dkms, dkms_act, files, flavour, floors, holds, kernels, needs, packages, pci, transaction, workloads
+from . import dkms, dkms_act, files, flavour, floors, gpu_operator, holds, kernels, needs, packages, pci, transaction, workloads
 from .manager import NO_NAMES, ManagerError, write_atomically
 
 
@@ -61,10 +61,11 @@ class PackageChange:
         return plan
 
     def lacking(self):
-        """Refusals for what the driver needs beside its packages, as far as that is asked for."""
+        """Refusals for what the driver needs beside its packages, as far as that is asked for, and for a driver that is another's business."""
         wanted, root = self.options["require"], self.manager.root
         headers = dict((kernel, kernels.headers_present(root, kernel)) for kernel in self.manager.kernels()) if "headers" in wanted else {}
-        return needs.decide(wanted, pci.read(root) if "gpu" in wanted else None, headers, self.words["headers"])
+        owned = needs.decide_owner(gpu_operator.read(root)) if self.options["state"] != "resolved" else []
+        return owned + needs.decide(wanted, pci.read(root) if "gpu" in wanted else None, headers, self.words["headers"])
 
     def plan_removal(self, plan):
         targets = packages.installed_driver(plan["table"], plan["installed"])

@@ -18,9 +18,15 @@ VARIABLE = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e0980
 
 
 def read(root, runner):
-    """``{"state": enabled|disabled|unknown, "keys": [names]|None}``; keys are read only where they matter."""
+    """``{"state": enabled|disabled|unknown, "keys": [names]|None, "built_in": [names]}``; keys are read only where they matter.
+
+    ``keys`` are the machine owner's, ``built_in`` those that the running kernel trusts besides, such as the distribution's.
+    """
     state = read_state(root, runner)
-    return {"state": state, "keys": read_keys(runner) if state == "enabled" else None}
+    found = {"state": state, "keys": None, "built_in": []}
+    if state == "enabled":
+        found.update(keys=read_keys(runner), built_in=parse_kernel_keys(files.read_text(files.under(root, "/proc/keys")) or ""))
+    return found
 
 
 def read_state(root, runner):
@@ -52,4 +58,10 @@ def read_keys(runner):
 
 def parse_keys(out):
     names = re.findall(r"^\s*Subject:.*?\bCN\s*=\s*([^,/\n]+)", out, re.M)
+    return sorted(set(name.strip() for name in names))
+
+
+def parse_kernel_keys(text):
+    """Names of the certificates in the kernel's keyrings, as root sees them in /proc/keys."""
+    names = re.findall(r"\sasymmetri\s+(.+?): [0-9a-f]+: X509\.", text)
     return sorted(set(name.strip() for name in names))

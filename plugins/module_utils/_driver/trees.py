@@ -16,7 +16,7 @@ import shutil
 import tarfile
 import tempfile
 
-from . import dkms, modules
+from . import dkms, files, modules
 
 MAX_MEMBERS = 10000
 MAX_BYTES = 4 * 1024 * 1024 * 1024
@@ -25,6 +25,7 @@ INFO = "dkms_binaries_only"
 MAIN = "dkms_main_tree"
 # Where a node keeps archives: of what it had, for the way back, and of what it shall get. Nobody but root writes there.
 STORE = "/var/lib/gpufleet/dkms"
+SOURCE = re.compile(r"^# source ([0-9a-f]{64})$", re.M)
 CONF_FIELD = re.compile(r"""^\s*(?P<key>PACKAGE_NAME|PACKAGE_VERSION)=["']?(?P<value>[^"'\s#]+)""", re.M)
 
 
@@ -53,8 +54,42 @@ def expected_sha256(path):
     return words[0]
 
 
-def write_sha256(path, digest):
-    write_atomic(path + ".sha256", ("%s  %s\n" % (digest, os.path.basename(path))).encode("ascii"))
+def write_sha256(path, digest, source=None):
+    """The digest in sha256sum's form, and what the modules were built from in a comment, which sha256sum leaves out."""
+    remark = "# source %s\n" % source if source else ""
+    write_atomic(path + ".sha256", ("%s  %s\n%s" % (digest, os.path.basename(path), remark)).encode("ascii"))
+
+
+def source_of(path):
+    """The digest of the source that an archive was built from, as its export noted it; None where it was not noted."""
+    try:
+        with open(path + ".sha256", encoding="ascii") as handle:
+            found = SOURCE.search(handle.read(4096))
+    except (OSError, UnicodeDecodeError):
+        return None
+    return found.group(1) if found else None
+
+
+def source_digest(root, name, version):
+    """One digest of a module's source on a node, None where there is none: two packages of one driver version may differ in their patches."""
+    return digest_below(files.under(root, "/usr/src/%s-%s" % (name, version)))
+
+
+def digest_below(base):
+    """One digest of all files below a directory, with their names; None where there are none."""
+    total, there = hashlib.sha256(), False
+    for top, directories, names in os.walk(base):
+        directories.sort()
+        for each in sorted(names):
+            path = os.path.join(top, each)
+            there, value = True, os.readlink(path) if os.path.islink(path) else sha256_of(path)
+            total.update(("%s\0%s\n" % (os.path.relpath(path, base), value)).encode("utf-8", "surrogateescape"))
+    return total.hexdigest() if there else None
+
+
+def other_source(noted, node):
+    """Whether an archive was surely built from other source than a node has; where one of the two is not known it is not."""
+    return bool(noted and node and noted != node)
 
 
 def write_atomic(path, data):
@@ -116,7 +151,7 @@ def private_copies(paths):
             found = sha256_of(copy)
             if found != wanted:
                 raise TreeError("The archive %s cannot be used: its sha256 is %s, and %s.sha256 says %s." % (path, found, path, wanted))
-            copies.append({"path": path, "copy": copy, "sha256": found})
+            copies.append({"path": path, "copy": copy, "sha256": found, "source": source_of(path)})
         yield copies
     finally:
         shutil.rmtree(directory)
@@ -160,6 +195,15 @@ def _inspect(archive):
     if not kernels:
         raise TreeError("it holds no built modules")
     return {"name": name, "version": version, "conf": conf, "kernels": kernels}
+
+
+def name_compiler(tree, path):
+    """Fill in the compiler from an archive's name, as its export gave it: dkms from 3.1 on keeps no configuration of the kernel with the modules."""
+    for (kernel, arch), item in tree["kernels"].items():
+        start, end = "_".join((tree["name"], tree["version"], kernel, arch, "")), ".dkms.tar.gz"
+        name = os.path.basename(path)
+        if item["compiler"] is None and name.startswith(start) and name.endswith(end):
+            item["compiler"] = name[len(start):-len(end)] or None
 
 
 def member_parts(member):

@@ -43,6 +43,21 @@ def read(runner):
     return found
 
 
+def show(runner, names):
+    """``{name: {..., "names": [its own name and its aliases]}}`` of exactly these units; None when systemd cannot be asked."""
+    if not names:
+        return {}
+    rc, out, dummy = runner(["systemctl", "show", "--no-pager", "--property=Id,Names,%s" % ",".join(PROPERTIES)] + list(names), 20)
+    if rc:
+        return None
+    found = {}
+    for block in parse(out):
+        known = [block["Id"]] + block.get("Names", "").split()
+        state = dict((ours, block.get(theirs) or None) for theirs, ours in PROPERTIES.items())
+        found.update((name, dict(state, names=known)) for name in names if name in known)
+    return found if set(found) == set(names) else None
+
+
 def parse(out):
     """The blocks of ``systemctl show`` for several units: Key=value lines, an empty line between two units."""
     blocks = []

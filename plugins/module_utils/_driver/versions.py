@@ -24,6 +24,11 @@ def upstream(package_version):
     return value.rsplit("-", 1)[0] if "-" in value else value
 
 
+def names_package(value):
+    """Whether somebody who asks for this version means one package version, such as 535.261.03-1, and not any with the driver's version."""
+    return bool(value) and upstream(value) != value
+
+
 def compare(left, right):
     """Debian's order of two package versions: -1, 0 or 1."""
     for first, second in zip(split(left), split(right)):

@@ -173,6 +173,7 @@ def inventory(snapshot):
             "name": _known(gpu, "name"),
             "serial": _known(gpu, "serial"),
             "vbios": _value(gpu, "vbios_version") if readable else None,
+            "inforom": _value(gpu, "inforom_image_version") if readable else None,
             "gsp": _known(gpu, "gsp_firmware_version"),
             "memory_bytes": _value(gpu, "memory_total_bytes") if readable else None,
             "power_limit_mw": _value(gpu, "power_limit_mw") if readable else None,

@@ -19,6 +19,7 @@ Trait = collections.namedtuple("Trait", ["key", "label", "unit"])
 TRAITS = (
     Trait("driver", "driver", str),
     Trait("vbios", "VBIOS", str),
+    Trait("inforom", "InfoROM", str),
     Trait("memory_bytes", "memory", lambda value: "%.1f GiB" % (value / 2.0**30)),
     Trait("power_limit_mw", "power limit", lambda value: "%g W" % (value / 1000.0)),
     Trait("nvlinks", "NVLinks up", str),

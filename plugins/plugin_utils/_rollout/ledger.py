@@ -283,6 +283,11 @@ class Ledger:
                 return question(state.Rollout())
             return question(Transaction(connection, self.store, self.rollout_id).view)
 
+    def rehearse(self, work):
+        """WORK(transaction), and nothing of it is written: for what a run in check mode would be refused. None where nothing was ever written."""
+        with self.store.reading() as connection:
+            return work(Transaction(connection, self.store, self.rollout_id)) if connection is not None else None
+
     def view(self):
         """The whole rollout, in memory."""
 

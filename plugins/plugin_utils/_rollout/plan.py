@@ -17,7 +17,8 @@ import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, state
 
-VERSION = re.compile(r"[0-9]+(\.[0-9]+){1,3}")
+# A driver version such as 535.261.03, or the version of its packages such as 535.261.03-1~bpo12+1.
+VERSION = re.compile(r"([0-9]+:)?[0-9]+(\.[0-9]+){1,3}(-[A-Za-z0-9.+~]+)?")
 
 
 class PlanError(Exception):
@@ -31,6 +32,7 @@ class Probe:
     name: str
     reachable: bool = True
     version: t.Optional[str] = None
+    package: t.Optional[str] = None  # the version of the packages it comes from
     quarantined: str = ""  # the reason in its quarantine marker
     error: str = ""
     domains: t.Dict[str, str] = dataclasses.field(default_factory=dict)
@@ -98,9 +100,15 @@ def _there(to_version, before):
     return {"state": "skipped", "reason": "already at %s" % to_version}
 
 
+def _present(probe, to_version):
+    """What the node has, in the words of what it is to have: a package's version where one is wanted, else the driver's."""
+    return probe.package or probe.version if "-" in to_version else probe.version
+
+
 def _place(probe, to_version, before, going_on):
     """What the plan says of one node. GOING_ON: the run before did not come to its end, and what was said and seen in it stands."""
-    entry = {"from": probe.version, "to": to_version, "domains": dict(probe.domains), "state": "pending", "reason": ""}
+    present = _present(probe, to_version)
+    entry = {"from": present, "to": to_version, "domains": dict(probe.domains), "state": "pending", "reason": ""}
     mine = before is not None and before.state in ("failed", "rolled_back") and before.failure != state.SICK
     if not probe.reachable:
         entry.update(state="lost", reason="did not answer before the rollout: %s" % (probe.error or "unreachable"))
@@ -110,14 +118,14 @@ def _place(probe, to_version, before, going_on):
         )
     elif before is not None and before.state in state.IN_FLIGHT:
         entry.update(suspect=True)
-        entry["from"] = before.from_version or probe.version
+        entry["from"] = before.from_version or present
     elif going_on and before is not None and before.state == "skipped" and before.order:
         entry.update(state="skipped", reason=before.reason, order=before.order)
     elif probe.error:
         entry.update(state="failed", reason="could not be examined: %s" % probe.error)
     elif not probe.version:
         entry.update(state="failed", reason="no driver was found to go back to if %s fails: bring the node up first" % to_version)
-    elif probe.version == to_version:
+    elif present == to_version:
         entry.update(_there(to_version, before))
     elif mine and going_on:
         entry.update(state=before.state, reason=before.reason, kept=True)
@@ -176,7 +184,8 @@ def _wanted(target, targets, names):
         if not VERSION.fullmatch(wanted[name] or ""):
             if not wanted[name]:
                 raise PlanError("No driver version is given for %s: set nvidia_driver_version (or rollout_version), such as 535.261.03." % name)
-            raise PlanError("The driver version of %s is %r; expected digits and dots, such as 535.261.03." % (name, wanted[name]))
+            raise PlanError("The driver version of %s is %r; expected digits and dots, such as 535.261.03, or a package version such as 535.261.03-1."
+                            % (name, wanted[name]))
     return wanted
 
 

@@ -22,16 +22,23 @@ STEPS = {
     "install": (DOWN, "down"),
     "prove": (DOWN, "down"),
     "reboot": (DOWN, "down"),
+    "reload": (DOWN, "down"),
     "validate": (DOWN, "validating"),
     "rollback_install": (DOWN, "down"),
     "rollback_prove": (DOWN, "down"),
     "rollback_reboot": (DOWN, "down"),
+    "rollback_reload": (DOWN, "down"),
     "rollback_validate": (DOWN, "validating"),
+    "rollback_start": (DOWN, "validating"),
+    "quarantine": (DOWN, "down"),
     "return": (RETURN, "validating"),
     "soak": (RETURN, "soaking"),
 }
+# A node on which these were begun is not as it was before; the others after a failure start what ran before, or say that it stays out of service.
+PUTTING_BACK = ("rollback_install", "rollback_prove", "rollback_reboot", "rollback_reload", "rollback_validate")
+AFTERWARDS = ("rollback_start", "quarantine")
 # Whatever a ticket is for, and even when it ran out, it never keeps anybody from putting a node back.
-ALWAYS = ("rollback_install", "rollback_prove", "rollback_reboot", "rollback_validate")
+ALWAYS = PUTTING_BACK + AFTERWARDS
 # How far a dead controller came with a node: only its services were stopped; it was changed; it was being put back; it served again.
 STOPPED, CHANGED, PUT_BACK, SERVING = RESUMES = ("stopped", "changed", "put_back", "serving")
 IN_FLIGHT = ("draining", "down", "validating", "soaking")
@@ -59,11 +66,11 @@ def timestamp(now):
 
 def reached(steps):
     """How far a node came whose controller died, by the names of its steps: one of RESUMES, or "" if nothing was done to it yet."""
-    if any(name in ALWAYS for name in steps):
+    if any(name in PUTTING_BACK for name in steps):
         return PUT_BACK
     if any(STEPS[name][0] == RETURN for name in steps if name in STEPS):
         return SERVING
-    done = [name for name in steps if name in STEPS and STEPS[name][0] == DOWN]
+    done = [name for name in steps if name in STEPS and STEPS[name][0] == DOWN and name not in AFTERWARDS]
     return CHANGED if any(name != "stop" for name in done) else STOPPED if done else ""
 
 

@@ -230,6 +230,7 @@ def load(name: str, asked: str) -> None:
     licence = fields.get("license", "")
     _record(name, {
         "version": version,
+        "srcversion": fields.get("srcversion", ""),
         "file": file,
         "release": release,
         "time": "%d" % time.time(),

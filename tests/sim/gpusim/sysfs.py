@@ -145,6 +145,8 @@ def write_module(name: str) -> None:
     _remove(base)
     if section.get("version"):
         write_file(base + "/version", section["version"] + "\n")
+    if section.get("srcversion"):
+        write_file(base + "/srcversion", section["srcversion"] + "\n")
     write_file(base + "/initstate", "live\n")
     write_file(base + "/taint", section.get("taint", "") + "\n")
     write_file(base + "/coresize", section.get("size", "0") + "\n")

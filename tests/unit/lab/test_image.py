@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import config, drivers, image, layers, machines, rehearse
+from tests.lab import cli, config, drivers, image, layers, machines, rehearse
 from tests.lab.common import LabError, list_file
+from tests.lab.inventory import Machine
 
 HERE = Path(image.__file__).resolve().parent
 
@@ -43,6 +44,37 @@ def test_digest_of_files_sees_names_and_contents(tmp_path):
 
 def test_the_image_is_stacked_simulator_over_packages_over_base():
     assert [layer.kind for layer in layers.stack(image.node_layer())] == ["sim", "packages", "base"]
+
+
+def test_a_suites_image_shares_nothing_with_another_but_the_way_it_is_made():
+    names = {suite: [layer.name for layer in layers.stack(image.node_layer(suite))] for suite in config.SUITES}
+    assert set(names) == {"bookworm", "trixie"}
+    assert len({name for stack in names.values() for name in stack}) == 6
+    assert image.node_layer().name == image.node_layer("bookworm").name, "what names no suite is of the default one"
+
+
+def test_an_image_keeps_the_drivers_of_its_suite():
+    kept = {suite: image.packages_layer(suite).inputs["versions"].split() for suite in config.SUITES}
+    assert kept == {"bookworm": ["535.216.03-2~bpo12+1", "535.261.03-1"], "trixie": ["550.163.01-2", "550.163.01-4~bpo13+1"]}
+
+
+def test_an_image_is_built_in_its_suite(tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr(image, "check_host", lambda: None)
+    monkeypatch.setattr(image.overlay, "isolated", lambda *words, **_more: made.append(words) or 0)
+    image.ensure(config.Lab(checkout=tmp_path, cache=tmp_path, number=0), "trixie")
+    assert made == [("_layer", "trixie", kind) for kind in ("base", "packages", "sim")]
+
+
+def test_only_suites_that_machines_are_of_get_an_image(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(image, "ensure", lambda _lab, suite: asked.append(suite) or image.node_layer(suite))
+    lab = config.Lab(checkout=tmp_path, cache=tmp_path, number=0)
+    assert list(machines.images(lab, [Machine("n1", 101), Machine("n2", 102)])) == asked == ["bookworm"]
+    asked.clear()
+    found = machines.images(lab, [Machine("n1", 101), Machine("n2", 102, suite="trixie"), Machine("n3", 103, suite="trixie")])
+    assert asked == ["bookworm", "trixie"]
+    assert found["trixie"] == [str(tmp_path / "images" / layer.name / "root") for layer in layers.stack(image.node_layer("trixie"))]
 
 
 def test_a_layer_is_made_once_and_whole(tmp_path, monkeypatch):
@@ -165,6 +197,57 @@ def test_a_rehearsal_names_the_hosts_it_leaves_out():
     assert rehearse.left_out(groups) == ["login"]
 
 
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        ([], [("bookworm", [])]),
+        (["--suite", "trixie", "550.163.01-2"], [("trixie", ["550.163.01-2"])]),
+        (["--inventory", "/i/one", "--inventory", "/i/two"], [("bookworm", []), ("trixie", [])]),
+    ],
+)
+def test_drivers_are_compiled_for_the_suites_that_were_asked_for(words, asked, monkeypatch):
+    done = []
+    monkeypatch.setattr(cli.drivers, "ensure", lambda _lab, versions, suite: done.append((suite, versions)))
+    monkeypatch.setattr(cli.machines, "suites", lambda path: {"one": ["bookworm"], "two": ["bookworm", "trixie"]}[path.name])
+    assert cli.main(["drivers", *words]) == 0
+    assert done == asked
+
+
+def test_all_that_a_suites_image_keeps_is_compiled_when_nothing_is_named(tmp_path, monkeypatch):
+    compiled = []
+    monkeypatch.setattr(image, "ensure", lambda *_words: None)
+    monkeypatch.setattr(image, "check_host", lambda: None)
+    monkeypatch.setattr(image, "kernels", lambda _root: ["6.12.1+deb13-amd64"])
+    monkeypatch.setattr(drivers, "_archives", lambda _lab, _suite: tmp_path)
+    monkeypatch.setattr(drivers, "tree_name", lambda _root, version, kernel: f"{version}_{kernel}")
+    monkeypatch.setattr(drivers.overlay, "isolated", lambda *words, **_more: compiled.append(words) or 0)
+    drivers.ensure(config.Lab(checkout=tmp_path, cache=tmp_path, number=0), [], "trixie")
+    assert compiled == [("_driver", "trixie", version, "6.12.1+deb13-amd64") for version in ("550.163.01-2", "550.163.01-4~bpo13+1")]
+
+
+@pytest.mark.parametrize(
+    ("suite", "version", "place"),
+    [
+        ("bookworm", "535.216.03-2~bpo12+1", "dkms"),
+        ("bookworm", "535.261.03-1", "dkms"),
+        ("trixie", "550.163.01-2", "dkms"),
+        ("trixie", "550.163.01-4~bpo13+1", "dkms/550.163.01-4~bpo13+1"),
+        ("trixie", "535.261.03-1", "dkms"),
+    ],
+)
+def test_trees_of_two_revisions_of_a_driver_do_not_take_each_others_place(suite, version, place, tmp_path):
+    assert drivers.directory(config.Lab(checkout=tmp_path, cache=tmp_path, number=0), suite, version) == tmp_path / place
+
+
+def test_a_machines_suite_is_told(tmp_path, monkeypatch, capsys):
+    machine = Machine("n1", 101, suite="trixie")
+    monkeypatch.setattr(machines, "existing", lambda _lab: {"n1": machine})
+    monkeypatch.setattr(machines, "running", lambda _lab, _name: False)
+    assert [entry["suite"] for entry in machines.status(config.Lab(checkout=tmp_path, cache=tmp_path, number=0))] == ["trixie"]
+    assert cli.main(["status"]) == 0
+    assert " trixie " in capsys.readouterr().out
+
+
 def test_mounts_of_the_lab_are_found_deepest_first():
     lab = config.Lab(checkout=Path("/c"), cache=Path("/cache"), number=0)
     lines = "1 1 0:1 / /c rw\n2 1 0:1 / /c/.lab/nodes/a/root rw\n3 2 0:1 / /c/.lab/nodes/a/root/proc rw\n4 1 0:1 / /c/.lab/nodesx rw\n"
@@ -182,9 +265,10 @@ def test_an_image_in_use_is_not_taken_away(action, tmp_path, monkeypatch):
     assert (tmp_path / "images/old").is_dir()
 
 
-def test_pruning_keeps_the_present_image(tmp_path, monkeypatch):
+def test_pruning_keeps_the_present_images(tmp_path, monkeypatch):
     monkeypatch.setattr(image, "REGISTRY", tmp_path / "registry")
-    for name in ("base-old", ".tmp-base-x", image.base_layer().name):
+    kept = {image.base_layer(suite).name for suite in config.SUITES}
+    for name in ("base-old", ".tmp-base-x", *kept):
         (tmp_path / "images" / name).mkdir(parents=True)
     assert image.prune(config.Lab(checkout=tmp_path, cache=tmp_path, number=0)) == [".tmp-base-x", "base-old"]
-    assert [path.name for path in (tmp_path / "images").iterdir()] == [image.base_layer().name]
+    assert {path.name for path in (tmp_path / "images").iterdir()} == kept

@@ -46,6 +46,11 @@ def test_a_machine_is_what_the_inventory_says():
     assert machine == Machine("n1", 11, "a100-sxm", 4)
 
 
+def test_a_machine_is_of_the_suite_that_the_inventory_says():
+    found = inventory.machines(groups({"n1": {}, "n2": {"lab_suite": "trixie"}}))
+    assert [machine.suite for machine in found] == ["bookworm", "trixie"]
+
+
 def test_hosts_without_an_address_get_free_ones_that_running_machines_keep():
     given = groups({"n1": {}, "n2": {"lab_address": 101}, "n3": {}})
     assert {machine.name: machine.host_number for machine in inventory.machines(given)} == {"n1": 102, "n2": 101, "n3": 103}
@@ -71,6 +76,8 @@ def test_an_address_that_a_machine_of_another_inventory_has_is_refused():
         ({"lab_address": "{{ x }}"}, "lab_address is '{{ x }}'"),
         ({"lab_gpu_count": 17}, "lab_gpu_count is 17"),
         ({"lab_gpu_count": True}, "lab_gpu_count is True"),
+        ({"lab_suite": "sid"}, "lab_suite is 'sid'; the lab has images of bookworm and trixie"),
+        ({"lab_suite": ["trixie"]}, "lab_suite is ['trixie']"),
         ({"lab_gpu_model": "H100; rm"}, "lab_gpu_model is 'H100; rm'"),
     ],
 )

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import pathlib
 import re
 import shutil
 import signal
@@ -22,39 +21,10 @@ import time
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collection
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.stub.plugins.module_utils import stubnode
 
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parents[2]
 OLD, NEW = "1.0.1", "2.0.1"
-REAL = (
-    "galaxy.yml",
-    "meta",
-    "playbooks",
-    "roles/gpu_node_upgrade",
-    "plugins/action/dkms_module.py",
-    "plugins/action/rollout_control.py",
-    "plugins/action/rollout_gate.py",
-    "plugins/action/rollout_plan.py",
-    "plugins/action/rollout_report.py",
-    "plugins/action/rollout_step.py",
-    "plugins/callback/rollout_progress.py",
-    "plugins/doc_fragments",
-    "plugins/module_utils/_rollout_options.py",
-    "plugins/modules/artifact_store.py",
-    "plugins/modules/rollout_control.py",
-    "plugins/modules/rollout_gate.py",
-    "plugins/modules/rollout_plan.py",
-    "plugins/modules/rollout_report.py",
-    "plugins/modules/rollout_step.py",
-    "plugins/plugin_utils",
-    # The bundles of evidence are written for real.
-    "plugins/action/artifact_store.py",
-    "plugins/action/gpu_evidence.py",
-    "plugins/module_utils/_artifacts.py",
-    "plugins/module_utils/_evidence_options.py",
-    "plugins/module_utils/_nvml",
-)
 
 
 class Result:
@@ -78,34 +48,29 @@ class Result:
 
 
 class Fleet:
-    def __init__(self, directory):
+    def __init__(self, directory, modules):
         self.directory = directory
+        self.modules = modules
         self.nodes = directory / "nodes"
         self.artifacts = directory / "artifacts"
         self.collection = directory / "collections" / "ansible_collections" / "gpufleet" / "lifecycle"
-        for name in REAL:
-            self.link(ROOT / name, self.collection / name)
-        for source in sorted((HERE / "stub").rglob("*")):
-            if source.is_file() and source.parent != HERE / "stub" and "__pycache__" not in source.parts:
-                self.link(source, self.collection / source.relative_to(HERE / "stub"))
+        collection.make(self.collection, ["playbooks"])
+        self.python = self.nodes / "bin" / "python-of-node"
         (self.nodes / "bin").mkdir(parents=True)
+        self.python.write_text('#!/bin/sh\nexec "%s" "%s" "$@"\n' % (sys.executable, collection.STUB / "interpreter.py"))
+        self.python.chmod(0o755)
         systemctl = self.nodes / "bin" / "systemctl"
-        systemctl.write_text('#!/bin/sh\nexec "%s" "%s" "$@"\n' % (sys.executable, HERE / "stub" / "systemctl.py"))
+        systemctl.write_text('#!/bin/sh\nexec "%s" "%s" "$@"\n' % (sys.executable, collection.STUB / "systemctl.py"))
         systemctl.chmod(0o755)
         self.names = []
         self.variables = {}  # more variables of a node, by its name
         self.environment = {}
 
-    @staticmethod
-    def link(source, target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.symlink_to(source)
-
     def install_for_real(self):
         """The real role nvidia_driver in the place of its stub; its files are the nodes' own, and the controller has what they would compile."""
         role = self.collection / "roles" / "nvidia_driver"
         shutil.rmtree(role)
-        self.link(ROOT / "roles" / "nvidia_driver", role)
+        collection.link(collection.ROOT / "roles" / "nvidia_driver", role)
         cached = self.artifacts / "dkms" / stubnode.archive(NEW)
         cached.parent.mkdir(parents=True)
         cached.write_text("")
@@ -115,8 +80,26 @@ class Fleet:
             (self.nodes / "bin" / name).write_text("#!/bin/sh\n%s\n" % what)
             (self.nodes / "bin" / name).chmod(0o755)
         state = "{{ gpu_node_upgrade_state_dir }}"
-        return {"nvidia_driver_flavour": "open", "__nvidia_driver_unattended_file": state + "/unattended.conf",
-                "__nvidia_driver_nouveau_file": state + "/nouveau.conf"}
+        return {"nvidia_driver_flavour": "open", "__nvidia_driver_nouveau_file": state + "/nouveau.conf"}
+
+    def use_slurm(self):
+        """Slurm gives every node work, under another name than the inventory's; what a run needs to know of it."""
+        login = self.directory / "login.json"
+        host = {"ansible_connection": "ansible.builtin.local", "ansible_python_interpreter": sys.executable, "ansible_become": False}
+        login.write_text(json.dumps({"all": {"hosts": {"login": host}}}))
+        for name in ("scontrol", "squeue"):
+            command = self.nodes / "bin" / name
+            command.write_text('#!/bin/sh\nexec "%s" "%s" "%s" %s "$@"\n' % (sys.executable, collection.STUB / "slurm.py", self.nodes, name))
+            command.chmod(0o755)
+        return ("-i", str(login)), {
+            "gpu_scheduler_backends": ["slurm"], "gpu_scheduler_slurm_host": "login", "gpu_scheduler_slurm_node": "n-{{ inventory_hostname }}",
+            "gpu_scheduler_slurm_bin_dir": str(self.nodes / "bin"), "gpu_scheduler_poll": 0.2, "gpu_scheduler_slice": 1,
+            "gpu_scheduler_drain_timeout": 60, "gpu_scheduler_resume_timeout": 1}
+
+    def slurm(self, name):
+        """The state of the node in Slurm, and what was done to it there."""
+        found = self.read(name).get("slurm", {})
+        return found.get("state", "IDLE"), found.get("reason", ""), found.get("log", [])
 
     def add(self, name, **fields):
         service = "nvidia-persistenced.service"
@@ -166,7 +149,7 @@ class Fleet:
             name: {
                 **self.variables.get(name, {}),
                 "ansible_connection": "gpufleet.lifecycle.stubnode",
-                "ansible_python_interpreter": sys.executable,
+                "ansible_python_interpreter": str(self.python),
                 "ansible_become": False,
                 "gpu_node_upgrade_state_dir": str(self.nodes / name / "state"),
             }
@@ -187,7 +170,7 @@ class Fleet:
         path.write_text(json.dumps({"all": {"children": {"gpu_nodes": {"hosts": hosts}}, "vars": variables}}))
         return path
 
-    def step_through(self, playbook, decide, quiet_s=12, limit_s=240):
+    def step_through(self, playbook, decide, quiet_s=6, limit_s=240):
         """Run it with --step and answer what DECIDE(task) says; the tasks that were asked about, and the answers.
 
         A host whose task was declined is never taken up again by the strategy host_pinned (nor by free): Ansible then asks nothing more
@@ -237,12 +220,14 @@ class Fleet:
             ANSIBLE_LOCALHOST_WARNING="false",
             ANSIBLE_CALLBACKS_ENABLED="gpufleet.lifecycle.hosttasks",
             GPUFLEET_HOST_TASKS=str(self.directory / "host-tasks.json"),
+            GPUFLEET_MODULES=str(self.modules),
             GPUFLEET_STUB_NODES=str(self.nodes),
             HOME=str(self.directory),
             PYTHONDONTWRITEBYTECODE="1",
         )
         environment.update(self.environment)
-        (self.directory / "ansible.cfg").write_text("")
+        # Its main process looks for results every millisecond otherwise, at the cost of those that are to bring them.
+        (self.directory / "ansible.cfg").write_text("[defaults]\ninternal_poll_interval = 0.005\n")
         command = [sys.executable, "-m", "ansible", "playbook", "-i", str(self.inventory()), str(self.playbook(playbook))]
         for key, value in extra.items():
             command += ["-e", json.dumps({key: value})]
@@ -269,6 +254,12 @@ class Fleet:
         return Result(self, process, output)
 
 
+@pytest.fixture(scope="session")
+def modules(tmp_path_factory):
+    """The modules as Ansible packed them, for all runs."""
+    return tmp_path_factory.mktemp("modules")
+
+
 @pytest.fixture
-def fleet(tmp_path):
-    return Fleet(tmp_path)
+def fleet(tmp_path, modules):
+    return Fleet(tmp_path, modules)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections
 
 LIMIT, PREFLIGHT = 40, 3
+SCHEDULER = 13  # what one scheduler may add
 
 
 def of_play(counted, first_word):

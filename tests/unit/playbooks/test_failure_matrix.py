@@ -248,10 +248,12 @@ def test_the_database_is_gone_for_half_a_minute(fleet, postgresql):
     assert all(fleet.read(name)["log"].count("installed " + NEW) == 1 for name in NAMES)
 
 
-def test_of_two_that_start_at_once_exactly_one_runs(fleet):
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_of_two_that_start_at_once_exactly_one_runs(fleet, database, request):
+    url = request.getfixturevalue("postgresql").database("both%d" % time.monotonic_ns()) if database == "postgresql" else ""
     for name in NAMES[:2]:
         fleet.add(name)
-    both = [fleet.start("upgrade", rollout_max_down=1, **PATIENCE) for dummy in range(2)]
+    both = [fleet.start("upgrade", rollout_max_down=1, rollout_ledger=url, **PATIENCE) for dummy in range(2)]
     try:
         codes = [process.wait(timeout=300) for process in both]
     finally:
@@ -263,7 +265,7 @@ def test_of_two_that_start_at_once_exactly_one_runs(fleet):
     assert sorted(codes) == [0, 2]
     winner, loser = codes.index(0), codes.index(2)
     assert "is being run by process %d" % both[winner].pid in outputs[loser]
-    assert fleet.recorded() == {"a1": "done", "a2": "done"}
+    assert fleet.recorded(url) == {"a1": "done", "a2": "done"}
     assert all(fleet.read(name)["log"].count("installed " + NEW) == 1 for name in NAMES[:2])
 
 

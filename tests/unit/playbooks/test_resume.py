@@ -1,15 +1,24 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A controller that is killed with a node in every step there is, and another one, with nothing but the ledger, that goes on."""
+"""A controller that is killed with a node in every step there is, and another one, with nothing but the ledger, that goes on.
+
+So it is when the controller itself was booted, and when another machine takes over, also without a node that is gone for good.
+"""
 
 from __future__ import annotations
 
 import collections
 import contextlib
+import datetime
 import os
+import shutil
 import signal
 import time
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger, owner
 
 OLD, NEW = "1.0.1", "2.0.1"
 PERSISTENCED = "nvidia-persistenced.service"
@@ -62,6 +71,82 @@ def processes(text):
             if os.fsencode(text) in stream.read():
                 found.append(int(pid))
     return found
+
+
+def killed_in_install(fleet, names, **variables):
+    """A rollout whose controller dies, with its workers, while every one of NAMES is being installed; what it began on the nodes comes to its end."""
+    first = fleet.start("upgrade", **variables)
+    try:
+        wait_for(lambda: first.poll() is not None or all("waits" in fleet.read(name)["log"] for name in names))
+        assert first.poll() is None, (fleet.directory / "output0").read_text()[-5000:]
+    finally:
+        first.kill()
+        first.wait()
+        first.log.close()
+    for name in names:
+        fleet.change(name, waits_at=[])
+    wait_for(lambda: not processes("GPUFLEET_STUB_NODE=%s/" % fleet.nodes))
+    for pid in processes("GPUFLEET_STUB_NODES=%s" % fleet.nodes):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def ran_on(fleet, heard, **place):
+    """Let the ledger say that its controller ran in another PLACE than this one, and when it was HEARD last."""
+
+    def work(transaction):
+        record = transaction.owner
+        transaction.hold(dict(record, owner=dict(record["owner"], **place), heartbeat=heard.strftime("%Y-%m-%dT%H:%M:%S.000Z")))
+
+    ledger.Ledger(str(fleet.artifacts), "upgrade-" + NEW).transact(work)
+
+
+def test_another_machine_takes_over_without_a_node_that_is_lost_and_one_that_is_given_up(fleet):
+    for name in ("a1", "a2", "a3"):
+        fleet.add(name, waits_at=["install " + NEW])
+    fleet.add("a4")
+    policy = {"rollout_max_down": 3, "rollout_failure_budget": 9}
+    killed_in_install(fleet, ("a1", "a2", "a3"), **policy)
+    # What is left of the first machine is a copy of its database; of the nodes one is gone, and one was taken out of the inventory.
+    there, fleet.artifacts = fleet.artifacts, fleet.directory / "another-machine" / ".gpufleet"
+    (fleet.artifacts / "rollouts").mkdir(parents=True)
+    shutil.copy(there / "rollouts" / "ledger.sqlite", fleet.artifacts / "rollouts")
+    shutil.rmtree(there)
+    ran_on(fleet, datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=1), host="first-machine", boot_id="of the first machine")
+    fleet.change("a2", unreachable=True)
+    fleet.names.remove("a3")
+    before = {name: fleet.read(name)["log"] for name in ("a1", "a2", "a3", "a4")}
+
+    for check in ([], ["--check"]):
+        unseen = fleet.run("upgrade", *check, rollout_abandon=["a3"], **policy)
+        assert unseen.rc == 2 and "on first-machine" in unseen.output and "run again with rollout_break_lock=true" in unseen.output
+        assert ("  refused: Rollout upgrade-2.0.1 is recorded as run by process " in unseen.output) == bool(check)
+    missing = fleet.run("upgrade", rollout_break_lock=True, **policy)
+    assert missing.rc == 2 and "a3 was in flight (down, in step install) when its controller died" in missing.output
+    assert {name: fleet.read(name)["log"] for name in before} == before
+
+    result = fleet.run("upgrade", rollout_break_lock=True, rollout_abandon=["a3"], **policy)
+    assert result.rc in (2, 4) and result.report["verdict"] == "failed"
+    assert result.states == fleet.recorded() == {"a1": "done", "a2": "lost", "a3": "lost", "a4": "done"}
+    reasons = {name: node["reason"] for name, node in result.report["nodes"].items()}
+    assert reasons["a2"].startswith("did not answer before the rollout: ") and reasons["a3"] == "given up: it was down when its controller died"
+    assert "2 of 9 failures" in result.output, "both count"
+    assert fleet.read("a3")["log"] == before["a3"] and fleet.read("a2")["log"] == before["a2"]
+    assert fleet.read("a1")["log"].count("installed " + NEW) == 1 and fleet.read("a1")["loaded"] == fleet.read("a4")["loaded"] == NEW
+
+
+@pytest.mark.parametrize("since, goes_on", [(-0.5, True), (0.5, False)], ids=["silent since before its boot", "heard of since"])
+def test_a_controller_that_was_booted_goes_on_with_what_it_left_unless_somebody_was_heard_of_since(fleet, since, goes_on):
+    fleet.add("a1", waits_at=["install " + NEW])
+    killed_in_install(fleet, ("a1",))
+    boot = owner.booted()
+    ran_on(fleet, boot + since * (datetime.datetime.now(datetime.timezone.utc) - boot), boot_id="of the boot before")
+    result = fleet.run("upgrade")
+    assert result.rc == (0 if goes_on else 2)
+    assert ("a1: driver 1.0.1 -> 2.0.1, was in flight when its controller died" in result.output) == goes_on
+    assert ("run again with rollout_break_lock=true" in result.output) != goes_on
+    assert fleet.recorded() == {"a1": "done" if goes_on else "down"}
+    assert fleet.read("a1")["log"].count("installed " + NEW) == 1
 
 
 def test_another_controller_goes_on_wherever_the_first_one_was_killed(fleet):

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When gpu_node_upgrade leaves a node alone because somebody may work on it: the truth table of its variable."""
+"""When gpu_scheduler leaves a node alone because somebody may work on it: the truth table of its variable."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def answer(*gpus, **more):
 def test_who_works_on_the_gpus(collection_root, jobs, words):
     loader = DataLoader()
     trusted = {"trusted_as_template": True} if "trusted_as_template" in inspect.signature(loader.load_from_file).parameters else {}
-    variables = loader.load_from_file(str(collection_root / "roles/gpu_node_upgrade/vars/main.yml"), **trusted)
+    variables = loader.load_from_file(str(collection_root / "roles/gpu_scheduler/vars/main.yml"), **trusted)
     services = ["nvidia-dcgm.service", "nvidia-persistenced.service"]
-    given = dict(variables, __gpu_node_upgrade_jobs=jobs, gpu_node_upgrade_services=services)
-    said = Templar(loader, variables=given).template(variables["__gpu_node_upgrade_at_work"])
+    given = dict(variables, __gpu_scheduler_jobs=jobs, gpu_scheduler_services=services)
+    said = Templar(loader, variables=given).template(variables["__gpu_scheduler_at_work"])
     if words is None:
         assert said == ""
     else:

@@ -434,3 +434,17 @@ def test_a_node_with_dnf(bench, tmp_path):
     assert not bench.run(version="580.95.05", flavour="auto", hold=True, pin=True, components=["fabricmanager", "nscq"])["changed"]
     refused = bench.run(version="999.1.1", flavour="open")
     assert refused["failed"] and "available: 3:580.95.05-1.el9" in refused["msg"]
+
+
+@pytest.mark.parametrize("options", [dict(version="535.216.03"), dict(version="535.216.03", state="downloaded"), dict(state="absent")])
+def test_a_driver_of_the_gpu_operator_is_not_fought(bench, options):
+    machine = bench.make(version=OLD) if options.get("state") == "absent" else bench.make()
+    ready = machine.root / "run/nvidia/validations/driver-ready"
+    ready.parent.mkdir(parents=True)
+    ready.write_text("IS_HOST_DRIVER=false\n", encoding="utf-8")
+    for check in (True, False):
+        result = bench.run(check=check, **options)
+        assert result["failed"] and machine.acted() == []
+        assert "A GPU Operator brings this node's driver" in result["msg"] and "ClusterPolicy" in result["msg"]
+        assert [item["id"] for item in result["refusals"]] == ["operator_owned"]
+    assert bench.run(version="535.216.03", state="resolved")["resolvable"]

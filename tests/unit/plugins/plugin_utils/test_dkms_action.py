@@ -85,6 +85,13 @@ def test_whole_archives_of_the_version_are_offered_and_none_is_sent_that_is_not_
     assert result["stale"] == [] and calls == [("dkms_module", {"version": VERSION, "archives_offered": [ONE, TWO]})]
 
 
+def test_the_node_is_told_what_an_archive_was_built_from(store):
+    with open(str(store / TWO) + ".sha256", "a", encoding="ascii") as stream:
+        stream.write("\n# source %s\n" % ("ab" * 32))
+    dummy, calls = act({"version": VERSION, "archive_dir": str(store)}, {"changed": False})
+    assert calls == [("dkms_module", {"version": VERSION, "archives_offered": [ONE, TWO], "archives_sources": {TWO: "ab" * 32}})]
+
+
 def test_what_the_node_asks_for_is_brought_and_stays_there(store):
     result, calls = act({"version": VERSION, "archive_dir": str(store), "remove_stale": True},
                         {"changed": False, "needs_archives": [TWO], "compiles": [], "warnings": ["one"]}, {"changed": True, "steps": [], "warnings": ["two"]})
@@ -144,7 +151,7 @@ def test_a_node_waits_for_the_one_that_compiles_and_takes_its_archive(store, mon
     other.__enter__()
 
     def finish(seconds):
-        receive(str(store), THREE, hashlib.sha256(b"theirs").hexdigest(), lambda path: Path(path).write_bytes(b"theirs"))
+        receive(str(store), {"path": "/x/" + THREE, "sha256": hashlib.sha256(b"theirs").hexdigest()}, lambda path: Path(path).write_bytes(b"theirs"))
         other.__exit__()
 
     monkeypatch.setattr("ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives.time.sleep", finish)
@@ -191,6 +198,7 @@ def test_the_claim_of_a_killed_run_is_free(store):
 
 @pytest.mark.parametrize("more, words", [
     ({"archives_offered": []}, "set by the action plugin"),
+    ({"archives_sources": {}}, "archives_sources: set by the action plugin"),
     ({"asked": True}, "set by the action plugin"),
     ({"state": "imported"}, "a1: archive_dir goes with state=built or prepared"),
     ({"import_files": ["/x"]}, "without import_files"),

@@ -13,10 +13,11 @@ import copy
 import os
 import shutil
 import subprocess
+import tempfile
 
 TOOLS = {
     "rpmbuild": "rpm", "rpm": "rpm", "createrepo_c": "createrepo-c", "modifyrepo_c": "createrepo-c", "dnf": "dnf and dnf-plugins-core",
-    "apt-ftparchive": "apt-utils", "dpkg-deb": "dpkg", "apt-get": "apt",
+    "apt-ftparchive": "apt-utils", "dpkg-deb": "dpkg", "apt-get": "apt", "gpg": "gnupg", "gpgconf": "gnupg",
 }
 ENVIRONMENT = {"LC_ALL": "C", "LANG": "C", "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/nonexistent"}
 
@@ -68,6 +69,41 @@ class Root:
         other.number = self.number
         other.lay()
         return other
+
+
+# --- keys ------------------------------------------------------------------------------------------------------------
+
+class Signer:
+    """A key made for the test, which signs a repository; :meth:`close` ends what gpg left running."""
+
+    def __init__(self, name):
+        self.home = tempfile.mkdtemp(prefix="gpufleet-gpg-")  # short: gpg has its socket in there
+        self.name = name
+        self.gpg("--passphrase", "", "--quick-generate-key", name, "rsa2048", "sign", "never")
+        dummy, out, dummy = self.gpg("--with-colons", "--list-keys")
+        self.fingerprint = next(line.split(":")[9] for line in out.splitlines() if line.startswith("fpr:"))
+
+    def gpg(self, *words):
+        return call(["gpg", "--homedir", self.home, "--batch", "--yes", "--no-tty", "--quiet"] + list(words))
+
+    def key(self, armored=True):
+        path = os.path.join(self.home, "public")
+        self.gpg("--output", path, *(["--armor"] if armored else []) + ["--export", self.fingerprint])
+        with open(path, "rb") as handle:
+            return handle.read()
+
+    def sign_deb(self, repository):
+        """A flat repository's index gets a release file, and that a signature."""
+        dummy, release, dummy = call(["apt-ftparchive", "release", "."], cwd=str(repository))
+        (repository / "Release").write_text(release, encoding="utf-8")
+        self.gpg("--clearsign", "--output", str(repository / "InRelease"), str(repository / "Release"))
+
+    def sign_rpm(self, repository):
+        self.gpg("--armor", "--detach-sign", "--output", str(repository / "repodata/repomd.xml.asc"), str(repository / "repodata/repomd.xml"))
+
+    def close(self):
+        call(["gpgconf", "--homedir", self.home, "--kill", "all"], ok=None)
+        shutil.rmtree(self.home, ignore_errors=True)
 
 
 # --- rpm -------------------------------------------------------------------------------------------------------------

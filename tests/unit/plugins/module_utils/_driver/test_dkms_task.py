@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tarfile
 import time
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import dkms_act, dkms_apart, dkms_plan, trees
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.dkms_task import Task
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.fake_dkms import ARCH, FakeNode
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.fake_dkms import ARCH, FakeNode, make_archive
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.recordings import KERNEL, recorded, write
 
 OLD, NEW, SECOND = "535.216.03", "535.261.03", "6.1.0-49-amd64"
@@ -511,6 +512,35 @@ def test_the_store_does_not_grow_for_ever(tmp_path):
     result = run(node, remove_stale=True)
     assert [item["action"] for item in result["steps"]][-2:] == ["forget", "forget"]
     assert sorted(os.listdir(store)) == sorted(name + end for name in names[:2] for end in ("", ".sha256"))
+
+
+def test_an_archive_of_other_source_is_left_out_and_refused_where_it_is_named(tmp_path, exported):
+    """Another revision of the package: the same version, and other patches."""
+    name = os.path.basename(exported["path"])
+    node = FakeNode(tmp_path / "new", kernels=(KERNEL,))
+    noted = trees.source_of(exported["path"])
+    assert noted and noted == trees.source_digest(str(node.root), "nvidia-current", NEW)
+    assert task(node, archives_offered=[name], archives_sources={name: noted}).asks() == ({KERNEL: name}, {})
+    assert task(node, archives_offered=[name], archives_sources={name: "0" * 64}).asks() == ({}, {KERNEL: name})
+    trees.write_sha256(exported["path"], exported["sha256"], "0" * 64)
+    before = snapshot(node)
+    with pytest.raises(trees.TreeError, match="built from other source of the same version than this node has"):
+        task(node, import_files=[exported["path"]]).run()
+    assert snapshot(node) == before
+
+
+def test_an_archive_without_the_kernels_configuration_is_taken_by_its_name(tmp_path, exported):
+    """As dkms 3.2 of Debian 13 writes it."""
+    with tarfile.open(exported["path"]) as archive:
+        content = {member.name[2:]: archive.extractfile(member).read().decode() for member in archive if member.isfile()}
+    name = str(tmp_path / os.path.basename(exported["path"]))
+    for path in (name, name.replace("gcc-12.2.0", "gcc-13.1.0")):
+        make_archive(path, {key: value for key, value in content.items() if not key.endswith("/log/.config")})
+        trees.write_sha256(path, trees.sha256_of(path))
+    node = FakeNode(tmp_path / "new", kernels=(KERNEL,))
+    with pytest.raises(trees.TreeError, match="for a kernel %s of compiler gcc-13.1.0" % KERNEL):
+        task(node, import_files=[name.replace("gcc-12.2.0", "gcc-13.1.0")]).run()
+    assert "load" in actions(run(node, import_files=[name]))
 
 
 def test_other_versions_go_when_the_wanted_one_is_in_place(tmp_path):

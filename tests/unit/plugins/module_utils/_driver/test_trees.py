@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import os
+import subprocess
 import tarfile
 
 import pytest
@@ -197,3 +198,50 @@ def test_several_archives_in_one(tmp_path):
 
 def test_where_the_package_looks():
     assert trees.staging_path("nvidia-current", V) == "/usr/share/nvidia-current-dkms/nvidia-current-535.261.03.dkms.tar.gz"
+
+
+def test_the_source_of_an_archive_is_noted_beside_it_and_sha256sum_does_not_mind(archive):
+    trees.write_sha256(archive, trees.sha256_of(archive), "ab" * 32)
+    assert trees.source_of(archive) == "ab" * 32 and trees.expected_sha256(archive) == trees.sha256_of(archive)
+    done = subprocess.run(["sha256sum", "--check", "--strict", archive + ".sha256"], cwd=os.path.dirname(archive), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    with trees.private_copies([archive]) as copies:
+        assert copies[0]["source"] == "ab" * 32
+    trees.write_sha256(archive, trees.sha256_of(archive))
+    assert trees.source_of(archive) is None and trees.source_of(archive + ".absent") is None
+
+
+def test_a_digest_of_source_sees_names_contents_and_links(tmp_path):
+    base = tmp_path / "usr/src/nvidia-current-1.2"
+    assert trees.source_digest(str(tmp_path), "nvidia-current", "1.2") is None
+    (base / "nvidia").mkdir(parents=True)
+    (base / "nvidia/a.c").write_text("x")
+    seen = [trees.source_digest(str(tmp_path), "nvidia-current", "1.2")]
+    (base / "nvidia/a.c").rename(base / "nvidia/b.c")
+    seen.append(trees.source_digest(str(tmp_path), "nvidia-current", "1.2"))
+    (base / "nvidia/b.c").write_text("y")
+    seen.append(trees.source_digest(str(tmp_path), "nvidia-current", "1.2"))
+    (base / "link").symlink_to("nvidia/b.c")
+    seen.append(trees.source_digest(str(tmp_path), "nvidia-current", "1.2"))
+    assert len(set(seen)) == 4 and trees.source_digest(str(tmp_path), "nvidia-current", "1.2") == seen[-1]
+
+
+def test_what_is_not_known_of_a_source_is_not_held_against_an_archive():
+    assert trees.other_source("a", "b")
+    assert not trees.other_source("a", "a") and not trees.other_source(None, "b") and not trees.other_source("a", None)
+
+
+@pytest.mark.parametrize(
+    ("found", "name", "compiler"),
+    [
+        (None, "nvidia-current_550.163.01_6.12.117+deb13-amd64_x86_64_gcc-14.2.0.dkms.tar.gz", "gcc-14.2.0"),
+        ("gcc-12.2.0", "nvidia-current_550.163.01_6.12.117+deb13-amd64_x86_64_gcc-14.2.0.dkms.tar.gz", "gcc-12.2.0"),
+        (None, "nvidia-current_550.163.01_6.12.9_x86_64_gcc-14.2.0.dkms.tar.gz", None),
+        (None, "nvidia-current_550.163.01_6.12.117+deb13-amd64_x86_64_.dkms.tar.gz", None),
+        (None, "driver.tar.gz", None),
+    ],
+)
+def test_the_compiler_is_in_the_name_where_dkms_kept_no_configuration(found, name, compiler):
+    tree = {"name": "nvidia-current", "version": "550.163.01", "kernels": {("6.12.117+deb13-amd64", "x86_64"): {"module": "x", "compiler": found}}}
+    trees.name_compiler(tree, "/var/lib/gpufleet/" + name)
+    assert tree["kernels"][("6.12.117+deb13-amd64", "x86_64")]["compiler"] == compiler

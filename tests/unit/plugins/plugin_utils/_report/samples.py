@@ -24,7 +24,8 @@ def uuid(node, index):
 def gpu(node, index, name=H100):
     return {
         "index": index, "handle": value(True), "uuid": value(uuid(node, index)), "name": value(name), "serial": value("16528%s%02d" % (node[-1:], index)),
-        "pci_bus_id": value("00000000:%02x:00.0" % (0x1A + index)), "vbios_version": value("96.00.89.00.01"), "memory_total_bytes": value(85520809984),
+        "pci_bus_id": value("00000000:%02x:00.0" % (0x1A + index)), "vbios_version": value("96.00.89.00.01"), "inforom_image_version": value("G520.0200.00.05"),
+        "memory_total_bytes": value(85520809984),
         "gsp_firmware_version": value(DRIVER), "power_limit_mw": value(700000), "pcie_width_current": value(16), "nvlink_active": value([True] * 18),
     }
 

@@ -156,6 +156,7 @@ class TestPeers:
 
     @pytest.mark.parametrize(("key", "value", "trait", "shown"), [
         ("vbios_version", samples.value("96.00.61.00.01"), "VBIOS", "96.00.61.00.01"),
+        ("inforom_image_version", samples.value("G520.0200.00.03"), "InfoROM", "G520.0200.00.03"),
         ("memory_total_bytes", samples.value(42949672960), "memory", "40.0 GiB"),
         ("power_limit_mw", samples.value(500000), "power limit", "500 W"),
         ("nvlink_active", samples.value([True] * 17 + [False]), "NVLinks up", "17"),

@@ -74,7 +74,8 @@ def test_nodes_left_in_flight_go_first_whatever_is_on_them(value, version, error
         (dict(target="", probes=[Probe("a")]), "No driver version is given for a"),
         (dict(target=None, probes=[Probe("a")]), "No driver version is given"),
         (dict(target="latest", probes=[Probe("a")]), "'latest'; expected digits and dots"),
-        (dict(target="535.1.1-1", probes=[Probe("a")]), "expected digits and dots"),
+        (dict(target="535.1.1-", probes=[Probe("a")]), "expected digits and dots"),
+        (dict(target="535.1.1-1 2", probes=[Probe("a")]), "expected digits and dots"),
         (dict(target="2.0", probes=[Probe("a"), Probe("a")]), "named twice: a"),
         (dict(target="2.0", probes=[Probe("a")], canaries=["b"]), "not among the nodes of this rollout: b"),
         (dict(target="2.0", probes=[Probe("a", version="1.0")], policy=limits.complete({"domain_caps": {"psu": 1}}, 1)), "one psu, and it is not known of a"),
@@ -292,3 +293,18 @@ def test_failures_stand_in_a_run_that_goes_on_and_are_tried_again_in_a_new_one(v
     assert "1. a: driver 1.0 -> 2.0, tried again after: %s, GPU 3 is gone" % value in "\n".join(plan.describe(anew, "x"))
     sick = plan.build("2.0", found, POLICY, previous=story(state.Node("a", "failed", failure="sick")))
     assert sick.order == ["a", "b"], "it is examined again"
+
+
+@pytest.mark.parametrize(
+    "target, package, expected, was",
+    [
+        ("550.163.01-4~bpo13+1", "550.163.01-2", "pending", "550.163.01-2"),
+        ("550.163.01-2", "550.163.01-2", "skipped", "550.163.01-2"),
+        ("550.163.01", "550.163.01-2", "skipped", "550.163.01"),
+        ("550.200.01", "550.163.01-2", "pending", "550.163.01"),
+        ("550.163.01-4~bpo13+1", None, "pending", "550.163.01"),
+    ],
+)
+def test_where_a_package_version_is_wanted_the_packages_are_compared(target, package, expected, was):
+    made = plan.build(target, [Probe("a", version="550.163.01", package=package)], POLICY)
+    assert (made.nodes["a"]["state"], made.nodes["a"]["from"]) == (expected, was)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from unittest import mock
 
@@ -12,9 +13,12 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate, rollout_plan, rollout_report
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger, publish
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger, limits, owner, plan, publish
 
 pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
+
+
+ELSEWHERE = dict(owner.identify(os.getpid()), pid_namespace="pid:[1]", host="elsewhere")
 
 
 def audit(version="1.0"):
@@ -86,6 +90,52 @@ def test_options_that_nobody_can_follow_are_refused_before_anything_is_written(a
     assert "Nothing was changed" in result["msg"] and act.book.events() == []
 
 
+@pytest.fixture
+def others(act):
+    """others(rollout id, nodes): a rollout that a controller elsewhere has just begun in the same ledger; others("r1") is the same one."""
+
+    def begin(rollout_id, names="ab"):
+        book = ledger.Ledger(act.book.artifact_dir, rollout_id, act.book.store.url.render_as_string(hide_password=False))
+
+        def work(transaction):
+            owner.claim(transaction, rollout_id, "run", list(names), ELSEWHERE)
+            found = [plan.Probe(name, version="1.0") for name in names]
+            transaction.append("plan", run="run", **plan.event(plan.build("2.0", found, limits.complete({}, len(names))), rollout_id))
+
+        book.transact(work)
+
+    return begin
+
+
+@pytest.mark.parametrize("rollout_id, names, words", [
+    ("r1", "ab", "Rollout r1 is being run by process"),
+    ("r2", "bc", "Rollout r2 is being run by process .* and shares b with this one"),
+    ("r2", "cd", ""),
+])
+def test_check_mode_says_what_a_real_run_would_be_refused_for(act, others, rollout_id, names, words):
+    others(rollout_id, names)
+    before = act.book.events(), act.book.owner()
+    result = act(check=True)
+    assert (act.book.events(), act.book.owner()) == before
+    assert bool(result.get("failed")) == bool(words), result.get("msg")
+    assert result["order"] == ["a", "b"], "and the plan all the same"
+    if words:
+        assert re.search(words, result["msg"]) and result["lines"][-1] == "  refused: " + result["msg"]
+    real = act()
+    assert bool(real.get("failed")) == bool(words) and (not words or re.search(words, real["msg"]))
+
+
+def test_check_mode_says_that_a_node_is_left_in_flight_in_another_rollout(act):
+    other = dict(rollout_id="r2")
+    act(**other)
+    act(plugin=rollout_gate, phase="drain", **other)
+    book = ledger.Ledger(act.book.artifact_dir, "r2", act.book.store.url.render_as_string(hide_password=False))
+    book.transact(lambda transaction: transaction.hold(dict(transaction.owner, owner=dict(transaction.owner["owner"], pid=2 ** 22 + 1))))
+    result = act(check=True)
+    assert result["failed"] and "a is draining in rollout r2, whose run broke off" in result["lines"][-1]
+    assert not act(check=True, abandon=["a"]).get("failed")
+
+
 def test_the_gate_refuses_them_too(act):
     act()
     result = act(plugin=rollout_gate, phase="drain", hold_age_s=-1)
@@ -115,3 +165,24 @@ def test_a_report_that_cannot_be_made_at_the_end_changes_no_verdict(act, monkeyp
     assert not act(audits={"a": audit("2.0")}).get("failed")
     result = act("a", plugin=rollout_report, end=True)
     assert not result.get("failed") and result["verdict"] == "complete"
+
+
+@pytest.mark.parametrize(
+    "loaded, package, order",
+    [
+        ("535.1.1", "535.1.1-2", []),
+        ("535.1.1", "535.1.1-1", ["a"]),
+        ("530.1.1", "535.1.1-2", ["a"]),  # the packages are there, and another driver runs
+        ("535.1.1", None, ["a"]),
+    ],
+)
+def test_a_package_version_is_compared_with_the_packages_of_the_driver_that_runs(act, loaded, package, order):
+    result = act("a", target="535.1.1-2", audits={"a": {"audit": {"versions": {"loaded": loaded, "package": package}}}})
+    assert not result.get("failed"), result.get("msg")
+    assert result["order"] == order
+
+
+def test_a_rollout_is_named_after_a_package_version_too(act):
+    result = act("a", target="3:535.1.1-2~bpo13+1", rollout_id="")
+    assert not result.get("failed"), result.get("msg")
+    assert result["rollout_id"] == "upgrade-3-535.1.1-2~bpo13+1"

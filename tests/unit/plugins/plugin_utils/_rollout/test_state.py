@@ -242,3 +242,28 @@ def test_whatever_an_operator_may_say_can_be_taken_in(verb):
 
 def test_every_verb_of_the_module_is_one():
     assert set(rollout_control.ARGUMENT_SPEC["verb"]["choices"]) == set(state.VERBS) | {"status"}
+
+
+@pytest.mark.parametrize("steps, expected", [
+    ((), ""),
+    (("evidence", "drain"), ""),
+    (("drain", "stop"), state.STOPPED),
+    (("drain", "stop", "install"), state.CHANGED),
+    (("stop", "install", "validate", "return"), state.SERVING),
+    (("stop", "install", "rollback_install"), state.PUT_BACK),
+    # What comes after a failure changes no driver: how far the node came before it decides.
+    (("drain", "stop", "rollback_start"), state.STOPPED),
+    (("drain", "rollback_start"), ""),
+    (("drain", "stop", "quarantine"), state.STOPPED),
+    (("stop", "install", "quarantine"), state.CHANGED),
+    (("stop", "install", "rollback_validate", "rollback_start"), state.PUT_BACK),
+])
+def test_how_far_a_dead_controller_came(steps, expected):
+    assert state.reached(steps) == expected
+
+
+@pytest.mark.parametrize("step", ["rollback_install", "rollback_prove", "rollback_reboot", "rollback_validate", "rollback_start", "quarantine"])
+def test_no_ticket_that_ran_out_keeps_a_node_from_being_put_back_or_marked(step):
+    view = state.Rollout(sha256="s")
+    node = state.Node(name="a", ticket=state.Ticket("t", state.DRAIN, TIME % 0, TIME % 1, sha256="s"))
+    state.require_ticket(view, node, step, LATER)

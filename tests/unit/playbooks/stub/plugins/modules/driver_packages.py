@@ -13,7 +13,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils import stubnode
 def main():
     # What the real role gives it besides is for the real module.
     rest = dict(flavour="str", extra_packages="list", hold="bool", pin="bool", keep="bool", dkms_build="str", require="list", min_free_mib="int",
-                lock_timeout_s="int", apt_lock_timeout_s="int", repository_ready="bool", step="str")
+                lock_timeout_s="int", apt_lock_timeout_s="int", repository_ready="bool", step="str", kernel_module="str", source="str",
+                components="list", floors="list", running_floors="bool", exclude_unattended="bool")
     spec = dict((name, dict(type=kind)) for name, kind in rest.items())
     module = AnsibleModule(argument_spec=dict(spec, version=dict(type="str"), state=dict(type="str")), supports_check_mode=True)
     node, version = stubnode.load(), module.params["version"]

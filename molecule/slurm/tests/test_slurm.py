@@ -1,0 +1,185 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A real slurmctld and slurmd with running jobs: drained, waited for, refused, upgraded and resumed. The driver is the lab's stub."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+
+import pytest
+import testinfra
+
+from tests.lab.config import CHECKOUT
+from tests.lab.play import play
+
+INVENTORY = CHECKOUT / "molecule" / "inventory"
+SSH_CONFIG = CHECKOUT / ".lab" / ("lab" + os.environ.get("GPUFLEET_LAB_ID", "0")) / "ssh" / "config"
+OLD, NEW = "535.216.03", "535.261.03"
+NODE = "n-slurm-1"
+SCHEDULER = {"gpu_scheduler_backends": ["slurm"], "gpu_scheduler_slurm_host": "slurm-c", "gpu_scheduler_slurm_node": "n-{{ inventory_hostname }}",
+             "gpu_scheduler_poll": 1, "gpu_scheduler_slice": 5, "gpu_scheduler_resume_timeout": 30}
+
+
+@pytest.fixture(scope="module")
+def node():
+    return testinfra.get_host("ssh://slurm-1", ssh_config=str(SSH_CONFIG), sudo=True)
+
+
+@pytest.fixture
+def ask(host):
+    """ask(options, on="slurm-c"): how the run went, and what the module returned; nothing is left drained after the test."""
+
+    def asking(on="slurm-c", check=False, **options):
+        results = []
+
+        def on_event(data):
+            if data["event"] in ("runner_on_ok", "runner_on_failed"):
+                results.append(data["event_data"]["res"])
+
+        task = {"gpufleet.lifecycle.slurm_node": {"node_name": NODE, "token": "tests", "poll_s": 1, **options}}
+        outcome = play([{"hosts": on, "gather_facts": False, "become": True, "tasks": [task]}], INVENTORY, {}, check=check, on_event=on_event)
+        assert len(results) == 1, outcome.tail()
+        return outcome, results[0]
+
+    yield asking
+    for number in host.check_output("squeue --noheader --format=%i").split():
+        host.run("scancel " + number)
+    if "DRAIN" in state(host):
+        host.run_expect([0], "scontrol update nodename=%s state=resume" % NODE)
+
+
+def state(host):
+    return next(word for word in host.check_output("scontrol show node " + NODE).split() if word.startswith("State="))[len("State="):]
+
+
+def reason(host):
+    return host.check_output("sinfo --noheader --Node --nodes=%s --format=%%E" % NODE)
+
+
+def submit(host, seconds):
+    """A job on the node that lasts so long; it runs when this returns."""
+    number = host.check_output("sbatch --parsable --chdir=/ --output=/dev/null --nodelist=%s --gres=gpu:1 --time=30 --wrap='sleep %d'" % (NODE, seconds))
+    wait_for(lambda: host.check_output("squeue --noheader --jobs=%s --format=%%T" % number) == "RUNNING", "job %s does not run" % number)
+    return number
+
+
+def wait_for(what, problem, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, problem
+        time.sleep(0.5)
+
+
+def test_slurmd_starts_after_the_gpus_and_not_without_them(node):
+    assert "nvidia-persistenced.service" in node.check_output("systemctl show --property=After slurmd.service").split("=", 1)[1].split()
+    assert node.check_output("systemctl is-active slurmd") == "active", "it came up by itself in the boot that made the GPUs"
+    assert node.run("systemd-analyze verify slurmd.service 2>&1 | grep gpufleet.conf").stdout == ""
+    node.run_expect([0], "mv /dev/nvidia3 /dev/aside && systemctl stop slurmd")
+    try:
+        refused = node.run("systemctl start slurmd")
+        assert refused.rc != 0 and "Assertion failed" in refused.stderr
+    finally:
+        node.run_expect([0], "mv /dev/aside /dev/nvidia3 && systemctl start slurmd")
+
+
+def test_a_job_that_outlives_the_timeout_is_named_and_the_node_serves_again(host, ask):
+    number = submit(host, 600)
+    outcome, result = ask(state="drained", timeout_s=3)
+    assert outcome.rc == 2 and result["waiting"] and not result["drained"]
+    assert "job %s (user root, partition batch, RUNNING, " % number in result["msg"] and "The drain was lifted again." in result["msg"]
+    assert [(job["id"], job["user"]) for job in result["blockers"]] == [(number, "root")]
+    assert state(host) == "MIXED" and number in host.check_output("squeue --noheader --format=%i"), "the job goes on"
+    outcome, result = ask(state="drained", timeout_s=1, on_timeout="keep")
+    assert outcome.rc == 2 and state(host) == "MIXED+DRAIN" and reason(host) == "gpufleet:tests maintenance"
+
+
+def test_a_job_that_ends_is_waited_for(host, ask):
+    submit(host, 4)
+    outcome, result = ask(state="drained", timeout_s=60)
+    assert outcome.rc == 0, outcome.tail()
+    assert result["drained"] and result["changed"] and result["mark"]["owner"] == "ours" and state(host) == "IDLE+DRAIN"
+    outcome, result = ask(state="resumed", timeout_s=30, expected_gpus=4)
+    assert outcome.rc == 0 and result["changed"] and state(host) == "IDLE", outcome.tail()
+
+
+def test_what_an_operator_drained_stays_drained(host, ask):
+    host.run_expect([0], "scontrol update nodename=%s state=drain reason='bad fan'" % NODE)
+    outcome, result = ask(state="drained", timeout_s=5)
+    assert outcome.rc == 0 and result["drained"] and not result["changed"] and result["mark"]["owner"] == "operator"
+    outcome, result = ask(state="resumed")
+    assert outcome.rc == 0 and not result["changed"] and "bad fan" in result["left"][0]
+    assert (state(host), reason(host)) == ("IDLE+DRAIN", "bad fan")
+
+
+def test_a_node_without_its_slurmd_is_drained_again(host, node, ask):
+    assert ask(state="drained")[0].rc == 0
+    node.run_expect([0], "systemctl stop slurmd")
+    try:
+        outcome, result = ask(state="resumed")
+        assert outcome.rc == 2 and "does not serve" in result["msg"] and "DRAIN" in state(host) and reason(host).startswith("gpufleet:tests ")
+    finally:
+        node.run_expect([0], "systemctl start slurmd")
+    assert ask(state="resumed", timeout_s=60)[0].rc == 0 and state(host) == "IDLE"
+
+
+def test_the_scheduler_makes_the_window(host, ask):
+    submit(host, 6)
+    outcome, result = ask(state="drained", method="job", timeout_s=90)
+    assert outcome.rc == 0, outcome.tail()
+    assert result["drained"] and result["job"] and state(host) == "IDLE+DRAIN"
+    assert host.check_output("squeue --noheader --name=gpufleet-tests-%s" % NODE) == "", "our own job is gone"
+
+
+def test_a_reservation_for_the_time_of_the_maintenance(host, ask):
+    outcome, result = ask(state="drained", reservation_minutes=10)
+    assert outcome.rc == 0 and "Flags=MAINT,IGNORE_JOBS" in host.check_output("scontrol show reservation gpufleet_tests_" + NODE), outcome.tail()
+    outcome, result = ask(state="resumed", reservation_minutes=10, timeout_s=30)
+    assert outcome.rc == 0 and host.run("scontrol show reservation gpufleet_tests_" + NODE).rc == 1
+
+
+@contextlib.contextmanager
+def stopped(host, unit):
+    host.run_expect([0], "systemctl stop " + unit)
+    try:
+        yield
+    finally:
+        host.run_expect([0], "systemctl start " + unit)
+        wait_for(lambda: host.run("sinfo").rc == 0, "Slurm does not answer again")
+
+
+def test_bad_input_is_told_before_anything_is_drained(host, ask):
+    dummy, result = ask(state="drained", node_name="slurm-1")
+    assert result["trouble"] == "node" and "it knows n-slurm-1" in result["msg"]
+    dummy, result = ask(state="drained", expected_gpus=8)
+    assert "Slurm has 4 GPUs for it (Gres=gpu:a100:4), and the node has 8" in result["msg"]
+    dummy, result = ask(state="drained", token="")
+    assert "needs a token" in result["msg"]
+    with stopped(host, "munge"):
+        dummy, result = ask(state="drained")
+        assert result["trouble"] == "auth" and "munge does not run" in result["msg"]
+    outcome, result = ask(state="drained", check=True)
+    assert outcome.rc == 0 and result["changed"] and state(host) == "IDLE", "check mode"
+    with stopped(host, "slurmctld"):
+        dummy, result = ask(state="drained")
+        assert result["trouble"] == "unreachable"
+    wait_for(lambda: state(host) == "IDLE", "the node is not idle: " + state(host))
+
+
+def test_an_upgrade_waits_for_the_jobs_and_puts_the_node_back(host, node, ask, tmp_path):
+    submit(host, 12)
+    seen = []
+
+    def on_event(data):
+        if data["event"] == "runner_on_start" and data["event_data"].get("task") in ("Reboot", "Ask for leave to let the node serve again"):
+            seen.append((state(host), reason(host)))
+
+    outcome = play("gpufleet.lifecycle.upgrade", INVENTORY, {
+        "gpufleet_artifact_dir": str(tmp_path), "nvidia_driver_tree_dir": "", "upgrade_hosts": "slurm-1", "rollout_version": NEW,
+        "gpu_scheduler_drain_timeout": 120, **SCHEDULER}, on_event=on_event)
+    assert outcome.rc == 0, outcome.tail()
+    assert seen and all("DRAIN" in found and text == "gpufleet:upgrade-%s driver %s" % (NEW, NEW) for found, text in seen), seen
+    assert NEW in node.check_output("nvidia-smi") and state(host) == "IDLE" and reason(host) == "none"
+    wait_for(lambda: submit(host, 1), "no job runs there again")

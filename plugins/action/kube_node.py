@@ -1,0 +1,67 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Take a node of a Kubernetes cluster out of service and put it back, from the controller."""
+
+from __future__ import annotations
+
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.gpufleet.lifecycle.plugins.modules.kube_node import ARGUMENT_SPEC
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change, client, pods
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.course import Course
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import KubeError
+
+
+class ActionModule(ActionBase):
+    TRANSFERS_FILES = False
+    _requires_connection = False
+    _supports_check_mode = True
+    _supports_async = False
+
+    def run(self, tmp=None, task_vars=None):
+        result = super().run(tmp, task_vars or {})
+        dummy, options = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
+        name = options["node_name"] or str((task_vars or {}).get("inventory_hostname") or "")
+        course = None
+        try:
+            wanted = self.wanted(options)
+            api = client.Api(client.Cluster.connect(options["kubeconfig"], options["context"], options["request_timeout_s"]))
+            course = Course(api, name, options["token"], bool(self._task.check_mode))
+            self.go(course, options, wanted)
+        except KubeError as exc:
+            result.update(failed=True, msg=str(exc))
+        if course is not None:
+            result.update(course.answer())
+        result.setdefault("changed", False)
+        if not self._task.diff:
+            result.pop("diff", None)
+        return result
+
+    @staticmethod
+    def wanted(options):
+        """The labels, annotations and taints that were asked for, and whether the options go together."""
+        state = options["state"]
+        if state in ("drained", "resumed") and not options["token"].strip():
+            raise KubeError("state=%s needs a token, such as the name of the rollout: by it the mark on the node is known again." % (state,))
+        if options["token"] != options["token"].strip() or not options["token"].isprintable():
+            raise KubeError("The token %r has blanks at its ends or unprintable characters." % (options["token"],))
+        asked = [key for key in ("labels", "annotations", "taints") if options[key]]
+        if state == "info" and asked:
+            raise KubeError("state=info changes nothing, and %s was given: use state=present." % (", ".join(asked),))
+        for key in ("timeout_s", "request_timeout_s", "grace_period_s"):
+            if options[key] is not None and options[key] < (1 if key == "request_timeout_s" else 0):
+                raise KubeError("%s is %d, expected a number of seconds." % (key, options[key]))
+        return change.wanted(options["labels"], options["annotations"], options["taints"])
+
+    @staticmethod
+    def go(course, options, wanted):
+        policy = pods.Policy(options["scope"], options["daemonset_pods"], options["unmanaged_pods"], options["emptydir_pods"])
+        if options["state"] == "info":
+            course.info(policy)
+        elif options["state"] == "present":
+            course.bring(wanted)
+        elif options["state"] == "resumed":
+            course.resume(wanted)
+        else:
+            course.drain(options, wanted, policy)

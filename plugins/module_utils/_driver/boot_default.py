@@ -1,0 +1,118 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""Which kernel boots by default: decided here, set with the boot loader's own tools, and read back."""
+
+from __future__ import annotations
+
+import os
+
+from . import files, kernels, modules
+from .manager import write_atomically
+
+DROPIN = "/etc/default/grub.d/zz-gpufleet-default.cfg"
+CONTENT = (
+    "# Written by gpufleet.lifecycle (boot_kernel); changes are overwritten. The default is the saved entry, so that a new kernel does not\n"
+    "# take its place.\nGRUB_DEFAULT=saved\n"
+)
+SAVED = ("${saved_entry}", "$saved_entry")
+
+
+class BootError(Exception):
+    """The default boot entry cannot be set, or is not what it was set to."""
+
+
+def entry_of(menu, kernel, path=()):
+    """The first entry of a kernel that is no recovery entry, as GRUB names it: ids (or titles) with ``>`` between levels; None without one.
+
+    An entry in a submenu goes before the one at the top, which leads to the newest kernel by its place and not by its name.
+    """
+    found = None
+    for item in menu:
+        name = path + ((item["id"] or item["title"]).replace(">", ">>"),)
+        inner = entry_of(item["entries"], kernel, name)
+        if inner:
+            return inner
+        if found is None and item["kernel"] == kernel and "recovery" not in item["id"] and "recovery mode" not in item["title"]:
+            found = ">".join(name)
+    return found
+
+
+def read(root, runner, uname=os.uname):
+    """What the decision needs; ``loader`` is grub, grubby or None."""
+    found = kernels.read(root, runner, uname)
+    for place, tool in (("/boot/grub", "grub"), ("/boot/grub2", "grub2")):
+        text = files.read_text(files.under(root, place, "grub.cfg"))
+        if text is not None and "blscfg" not in text:
+            menu, env = kernels.parse_menu(text), kernels.read_grubenv(root)
+            return dict(
+                found, loader="grub", tool=tool, place=place, saved=kernels.default_entry(text) in SAVED, one_time=env.get("next_entry"),
+                saved_entry=env.get("saved_entry"), entries=dict((name, entry_of(menu, name)) for name in found["installed"]))
+    grubby = kernels.from_grubby(root, runner)[1] is not None
+    return dict(found, loader="grubby" if grubby else None, tool=None, place=None, saved=True, one_time=None, saved_entry=None, entries={})
+
+
+def decide(facts, kernel):
+    """``{"problem", "changed", "menu"}``: why it cannot be done, whether anything is to be done, whether the menu has to be made anew."""
+    answer = {"problem": None, "changed": False, "menu": False}
+    if kernel not in facts["installed"]:
+        answer["problem"] = "kernel %s is not installed so that it can boot; there is: %s" % (kernel, ", ".join(facts["installed"]) or "none")
+    elif facts["loader"] is None:
+        answer["problem"] = "the boot loader is not known: there is no /boot/grub/grub.cfg, and grubby does not answer"
+    elif facts["one_time"]:
+        answer["problem"] = "the entry '%s' is set to boot once (grubenv next_entry), and is somebody else's" % facts["one_time"]
+    elif facts["loader"] == "grub" and not facts["entries"].get(kernel):
+        answer["problem"] = "kernel %s has no entry in %s/grub.cfg" % (kernel, facts["place"])
+    else:
+        pinned = facts["loader"] != "grub" or (facts["saved"] and bool(facts["saved_entry"]))
+        answer["menu"] = facts["loader"] == "grub" and not facts["saved"]
+        answer["changed"] = facts["next_boot"] != kernel or not pinned
+    return answer
+
+
+def unproven(root, runner, kernel, version):
+    """Why the module of a driver version for a kernel is not proven; empty when it is."""
+    item = modules.read(root, kernel, runner)
+    if not item or not item["version"]:
+        return "there is no NVIDIA module for kernel %s%s" % (kernel, " (%s)" % item["error"] if item and item["error"] else "")
+    if item["version"] != version:
+        return "the module for kernel %s is of driver %s, expected %s (%s)" % (kernel, item["version"], version, item["path"])
+    if not modules.made_for(kernel, item["vermagic"]):
+        return "%s is made for %s, expected kernel %s" % (item["path"], item["vermagic"] or "no kernel it names", kernel)
+    return ""
+
+
+def act(root, runner, kernel, uname=os.uname):
+    """Make a kernel the default and read it back; answers whether anything was changed."""
+    facts = read(root, runner, uname)
+    plan = decide(facts, kernel)
+    if plan["problem"]:
+        raise BootError(plan["problem"])
+    if not plan["changed"]:
+        return False
+    if facts["loader"] == "grubby":
+        run(runner, ["grubby", "--set-default", "/boot/vmlinuz-%s" % kernel])
+    else:
+        if plan["menu"]:
+            path = files.under(root, DROPIN)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            write_atomically(path, CONTENT)
+            run(runner, ["%s-mkconfig" % facts["tool"], "-o", files.under(root, facts["place"], "grub.cfg")])
+            facts = read(root, runner, uname)
+        entry = facts["entries"].get(kernel)
+        if not entry:
+            raise BootError("kernel %s has no entry in %s/grub.cfg once that was made anew" % (kernel, facts["place"]))
+        run(runner, ["%s-editenv" % facts["tool"], files.under(root, facts["place"], "grubenv"), "set", "saved_entry=%s" % entry])
+    now = read(root, runner, uname)
+    if now["next_boot"] != kernel or not now["saved"]:
+        raise BootError("kernel %s was made the default, and %s boots next (%s)" % (kernel, now["next_boot"] or "an unknown one", now["next_boot_source"]))
+    return True
+
+
+def run(runner, argv):
+    rc, out, err = runner(argv, 300)
+    if rc:
+        raise BootError("%s answered rc %s: %s" % (" ".join(argv), rc, (err or out).strip() or "it said nothing"))

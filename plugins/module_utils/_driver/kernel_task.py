@@ -1,0 +1,227 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""One task of kernel_packages: read, decide (``_driver.kernel_set``), act, and read back."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from . import boot_default, files, holds, kernel_set, kernels, pins
+from .apt import Apt
+from .dnf import Dnf
+from .manager import NO_NAMES, parse_os_release, write_atomically
+
+PIN = "/etc/apt/preferences.d/gpufleet-kernel.pref"
+UNATTENDED = "/etc/apt/apt.conf.d/52gpufleet-kernel-hold"
+RECORD = "/var/lib/gpufleet/kernel-holds.json"
+
+
+class Refused(Exception):
+    """Nothing was changed; the text says why and what to do."""
+
+
+def manager_of(runner, root="/", **options):
+    """dnf on the systems of Red Hat's family, apt elsewhere."""
+    system = parse_os_release(files.read_text(files.under(root, "/etc/os-release")) or "")
+    names = [system.get("ID", "")] + system.get("ID_LIKE", "").split()
+    return (Dnf if set(names) & {"rhel", "fedora", "centos", "rocky", "almalinux"} else Apt)(runner, root=root, **options)
+
+
+class Task:
+    """``params`` are the module's options."""
+
+    def __init__(self, params, manager, runner, root="/", uname=os.uname, clock=time.time):
+        self.params = params
+        self.manager = manager
+        self.runner = runner
+        self.root = root
+        self.uname = uname
+        self.clock = clock
+        self.patterns = list(params["patterns"] or kernel_set.PATTERNS[manager.name])
+        self.actions = []
+
+    def path(self, name):
+        return files.under(self.root, name)
+
+    def run(self, acting):
+        installed = self.manager.installed()
+        journal, broken = self.manager.interrupted(installed)
+        if journal or broken:
+            raise Refused("an interrupted run of the package manager left these half done: %s. Next step: finish it (dpkg --configure -a, "
+                          "apt-get --fix-broken install; on dnf systems dnf remove --duplicates), then run again" % ", ".join(broken or journal))
+        {"held": self.hold, "free": self.free, "staged": self.stage, "removed": self.remove, "updated": self.update}[self.params["state"]](installed, acting)
+        return self.answer(self.manager.installed() if acting else installed)
+
+    # states
+
+    def hold(self, installed, acting):
+        problem = self.manager.hold_problem()
+        if problem:
+            raise Refused("the kernel cannot be held: %s. Next step: %s" % problem)
+        names = kernel_set.installed_names(installed, self.patterns)
+        if not names:
+            raise Refused("no kernel package is installed (names that begin with %s). Next step: name its packages in patterns" % ", ".join(self.patterns))
+        loose = sorted(name for name in names if not installed[name]["hold"])
+        if loose:
+            self.do("hold %s" % ", ".join(loose), lambda: self.manager.mark("hold", loose), acting)
+        for path, content in self.contents(names):
+            self.write(path, content, acting)
+        if acting:
+            self.record(names, loose)
+
+    def free(self, installed, acting):
+        held = sorted(name for name in kernel_set.installed_names(installed, self.patterns) if installed[name]["hold"])
+        if held:
+            self.do("lift the hold of %s" % ", ".join(held), lambda: self.manager.mark("unhold", held), acting)
+        for path, content in self.contents({}):
+            self.write(path, content, acting)
+
+    def stage(self, installed, acting):
+        """Bring a kernel and its headers; the kernel that runs stays the default, and everything is held again whatever happens."""
+        wanted, arguments = self.find(installed)
+        if not wanted:
+            return self.hold(installed, acting)
+        transaction = self.manager.simulate(arguments)
+        refusals = kernel_set.staging_refusals(transaction, wanted, self.patterns, self.manager.name)
+        if refusals:
+            raise Refused("kernel %s is not staged: %s. Next step: look at what these packages depend on" % (self.params["kernel"], "; ".join(refusals)))
+        running = self.uname().release
+        if not acting:
+            self.actions += ["keep kernel %s the default" % running, "install %s" % ", ".join(sorted(wanted))]
+            return None
+        # Before the package's script makes a new menu, in which the newest kernel comes first.
+        if boot_default.act(self.root, self.runner, running, self.uname):
+            self.actions.append("made kernel %s the default" % running)
+        try:
+            # The module is imported or built by the step that follows, and not in the middle of the transaction.
+            self.manager.change(arguments, options=self.manager.deferred_dkms_options())
+            self.actions.append("installed %s" % ", ".join(sorted(wanted)))
+        finally:
+            self.hold(self.manager.installed(), True)
+            if boot_default.act(self.root, self.runner, running, self.uname):
+                self.actions.append("made kernel %s the default again" % running)
+        if self.params["kernel"] not in kernels.find_installed(self.root):
+            raise Refused("the packages of kernel %s were installed, and it cannot boot: its image or its modules are not there" % self.params["kernel"])
+        return None
+
+    def find(self, installed):
+        """The packages of the wanted kernel that are not there yet, with their versions, and the words that ask for them."""
+        release = self.params["kernel"]
+        must, may = kernel_set.packages_of(release, self.manager.name)
+        names = list(must) + list(may)
+        index = self.manager.index(NO_NAMES, names)
+        while self.manager.name == "apt":
+            more = kernel_set.needs(index, list(index), self.patterns)
+            more = [name for name in more if name not in names]
+            if not more:
+                break
+            names += more
+            index.update(self.manager.index(NO_NAMES, more))
+        if self.manager.name == "dnf":
+            wanted = dict((name, version) for name, version in must.items() if version not in self.versions(installed.get(name)))
+            lacking = [name for name, version in wanted.items() if version not in [item["version"].split(":", 1)[-1] for item in index.get(name, [])]]
+        else:
+            wanted = dict((name, kernel_set.newest(index, name)) for name in names if not installed.get(name, {}).get("installed"))
+            lacking = [name for name in must if name in wanted and not wanted[name]]
+            wanted = dict((name, version) for name, version in wanted.items() if version)
+        if lacking:
+            command = {"apt": "apt-cache search --names-only '^linux-image-'", "dnf": "dnf list --showduplicates kernel-core"}[self.manager.name]
+            raise Refused("kernel %s is not to be had: there is no %s. Next step: name a kernel that the repositories offer (%s)" % (
+                release, ", ".join(sorted(lacking)), command))
+        return wanted, self.manager.arguments(wanted)
+
+    @staticmethod
+    def versions(have):
+        return [version.split(":", 1)[-1] for version in [have["version"]] + list(have.get("more") or [])] if have else []
+
+    def remove(self, installed, acting):
+        """Take a kernel away that neither runs nor boots next."""
+        release, found = self.params["kernel"], kernels.read(self.root, self.runner, self.uname)
+        if release in (found["running"], found["next_boot"]) or found["next_boot"] is None:
+            raise Refused("kernel %s is not removed: %s runs and %s boots next (%s). Next step: make another kernel the default (module boot_kernel)" % (
+                release, found["running"], found["next_boot"] or "an unknown one", found["next_boot_source"]))
+        must, may = kernel_set.packages_of(release, self.manager.name)
+        if self.manager.name == "dnf":
+            names = ["%s-%s" % (name, version) for name, version in must.items() if version in self.versions(installed.get(name))]
+        else:
+            names = sorted(name for name in list(must) + list(may) if installed.get(name, {}).get("installed"))
+        if names:
+            users = kernel_set.staging_refusals(dict(self.manager.simulate(names, action="remove"), remove=[]), {}, self.patterns, self.manager.name)
+            gone = [item["name"] for item in self.manager.simulate(names, action="remove")["remove"] if not kernel_set.is_kernel(item["name"], self.patterns)]
+            if users or gone:
+                raise Refused("kernel %s is not removed: %s. Next step: look at what needs its packages" % (
+                    release, "; ".join(users + (["these would go with it: %s" % ", ".join(gone)] if gone else []))))
+            self.do("remove %s" % ", ".join(names), lambda: self.manager.change(names, action="remove"), acting)
+
+    def update(self, installed, acting):
+        """Apply the security updates of everything but what is held, the kernel and the driver."""
+        if self.manager.name != "apt":
+            raise Refused("security updates are applied on systems with apt alone. Next step: use dnf upgrade --security with the kernel and the driver locked")
+        security = self.manager.security([name for name, item in installed.items() if item["installed"] and ":" not in name])
+        wanted = kernel_set.security_wanted(installed, security, self.patterns, self.manager.name)
+        if not wanted:
+            return
+        arguments = self.manager.arguments(wanted)
+        refusals = kernel_set.security_refusals(self.manager.simulate(arguments), wanted, installed, self.patterns)
+        if refusals:
+            raise Refused("no security update is applied: %s. Next step: find which of %s needs that, and apply the others by hand" % (
+                "; ".join(refusals), ", ".join(sorted(wanted))))
+        self.do("update %s" % ", ".join("%s to %s" % item for item in sorted(wanted.items())), lambda: self.manager.change(arguments), acting)
+        if acting:
+            now = self.manager.installed()
+            off = sorted(name for name, version in wanted.items() if now.get(name, {}).get("version") != version)
+            if off:
+                raise Refused("security updates were applied, and these packages do not have the version that was asked for: %s" % ", ".join(off))
+
+    # acting
+
+    def contents(self, held):
+        """``[(path, content)]`` of the files beside the holds."""
+        if self.manager.name == "apt":
+            return [(PIN, kernel_set.render_pin(held) if held and self.params["pin"] else None),
+                    (UNATTENDED, kernel_set.render_unattended(self.patterns) if held and self.params["exclude_unattended"] else None)]
+        text = files.read_text(self.path(self.manager.unattended_file))
+        exclude = bool(held) and self.params["exclude_unattended"]
+        return [(self.manager.unattended_file, pins.render_automatic(text, exclude, ("kernel*",)))] if text is not None else []
+
+    def write(self, name, content, acting):
+        path = self.path(name)
+        if files.read_text(path) == content:
+            return
+        if content is None:
+            self.do("remove %s" % name, lambda: os.unlink(path), acting)
+            return
+        if acting:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+        self.do("write %s" % name, lambda: write_atomically(path, content), acting)
+
+    def do(self, what, function, acting):
+        if acting:
+            function()
+        self.actions.append(what)
+
+    def record(self, names, mine):
+        text = files.read_text(self.path(RECORD))
+        new = holds.update(holds.parse(text), names, self.clock(), mine)
+        if new != holds.parse(text):
+            os.makedirs(os.path.dirname(self.path(RECORD)), exist_ok=True)
+            write_atomically(self.path(RECORD), holds.render(new))
+
+    # telling
+
+    def answer(self, installed):
+        held = dict((name, version) for name, version in kernel_set.installed_names(installed, self.patterns).items() if installed[name]["hold"])
+        rows = []
+        if held:
+            record = holds.parse(files.read_text(self.path(RECORD)))
+            rows = holds.report(record, held, self.manager.index(NO_NAMES, sorted(held)), self.manager.security(sorted(held)), self.manager.name, self.clock())
+        ages = [row["age_days"] for row in rows if row["age_days"] is not None]
+        return {
+            "changed": bool(self.actions), "actions": self.actions, "kernels": kernels.read(self.root, self.runner, self.uname), "holds": rows,
+            "held_days": max(ages) if ages else None, "security_kept_out": kernel_set.kept_out(rows),
+        }

@@ -1,0 +1,185 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""Whether a driver can be loaded anew without a reboot, and why not. Only data in, only data out."""
+
+from __future__ import annotations
+
+from . import modules, references
+
+RELOAD, REBOOT, NONE, REFUSE = "reload", "reboot", "none", "refuse"
+ACTIVE = ("active", "activating", "reloading", "deactivating", "refreshing")
+
+
+def reason(ident, message, next_step, reboot_helps=True):
+    return {"id": ident, "message": message, "next_step": next_step, "reboot_helps": reboot_helps}
+
+
+def in_words(holder):
+    """A process for an operator: what it is, and whose."""
+    whose = [text for text in (
+        "user %s" % holder["user"] if holder.get("user") else "",
+        "unit %s" % holder["unit"] if holder.get("unit") else "",
+        "pod %s" % holder["pod"] if holder.get("pod") else "",
+        "Slurm job %s" % holder["job"] if holder.get("job") else "",
+    ) if text]
+    return "%s (pid %s%s)" % (holder.get("comm") or "an unnamed process", holder["pid"], "".join(", " + text for text in whose))
+
+
+def needed(facts):
+    """Why what is loaded is not what is on the disk; empty when it is."""
+    loaded, disk = facts["loaded"], facts["module"] or {}
+    if loaded["state"] == "not_loaded":
+        return "no driver is loaded"
+    if loaded["state"] != "loaded":
+        return "it cannot be told which driver is loaded"
+    if loaded["version"] != disk.get("version"):
+        return "driver %s is loaded, and %s is on the disk for the running kernel" % (loaded["version"], disk.get("version") or "none")
+    kinds = loaded["flavour"], modules.flavour(disk.get("license"))
+    if None not in kinds and kinds[0] != kinds[1]:
+        return "the %s driver %s is loaded, and the %s one is on the disk" % (kinds[0], loaded["version"], kinds[1])
+    return ""
+
+
+def running_services(facts, services):
+    """The services to stop, in the order in which they were named, each once: those that run; None when systemd did not say."""
+    if facts["services"] is None:
+        return None
+    found, seen = [], set()
+    for name in services:
+        state = facts["services"].get(name) or {}
+        names = set(state.get("names") or [name]) | {name}
+        if state.get("active") in ACTIVE and not names & seen:
+            found.append(name)
+        seen |= names
+    return found
+
+
+def strangers(facts, services):
+    """Holders that no service to be stopped explains. A pod or a job is a stranger whatever its unit is called."""
+    names = set(services)
+    for name in services:
+        names |= set(((facts["services"] or {}).get(name) or {}).get("names") or [])
+    return [item for item in facts["holders"] or [] if item["unit"] not in names or item["pod"] or item["job"]]
+
+
+def module_reasons(facts, wanted):
+    """What keeps the module on the disk from being loaded; a reboot into the same kernel would not help."""
+    running, disk = facts["kernel"]["running"], facts["module"]
+    if not disk or not disk.get("version"):
+        why = (disk or {}).get("error") or "there is no NVIDIA module"
+        yield reason("no_module", "for the running kernel %s no module can be loaded: %s" % (running, why),
+                     "build it (module dkms_module), and run again", False)
+        return
+    if not modules.made_for(running, disk.get("vermagic")):
+        yield reason("vermagic", "%s is made for %s, and kernel %s runs" % (disk["path"], disk.get("vermagic") or "no kernel it names", running),
+                     "build it for this kernel (module dkms_module)", False)
+    if wanted and disk["version"] != wanted:
+        yield reason("wrong_version", "driver %s is wanted, and %s is on the disk (%s)" % (wanted, disk["version"], disk["path"]),
+                     "install the wanted driver first (role nvidia_driver)", False)
+    if facts["gsp_firmware"] and disk["version"] not in facts["gsp_firmware"] and not facts["gsp_disabled"]:
+        yield reason("gsp_firmware", "the GSP firmware of %s is not on the disk, only that of %s" % (disk["version"], ", ".join(facts["gsp_firmware"])),
+                     "install the firmware package of this driver", False)
+    if facts["secure_boot"] == "enabled" and not disk.get("signer"):
+        yield reason("unsigned", "Secure Boot is on, and %s is not signed" % disk["path"],
+                     "sign it with an enrolled key, or use a prebuilt signed module", False)
+
+
+def node_reasons(facts, nvswitch):
+    """What about the node needs a reboot before anything else is looked at."""
+    running, following = facts["kernel"]["running"], facts["kernel"]["next_boot"]
+    if following and following != running:
+        yield reason("kernel_pending", "kernel %s runs and %s boots next (%s)" % (running, following, facts["kernel"]["next_boot_source"]),
+                     "reboot once the driver is proven for that kernel")
+    if facts["loaded"]["nouveau"]:
+        yield reason("nouveau", "nouveau is loaded and has the GPUs", "reboot with nouveau kept out of the initramfs")
+    for task in facts["hung"] or []:
+        yield reason("hung_task", "%s (pid %s) waits in the driver and cannot be interrupted (%s)" % (task["comm"], task["pid"], task["where"]),
+                     "reboot the node")
+    if facts["hung"] is None:
+        yield reason("hung_unknown", "/proc cannot be listed, so that nobody knows whether a task hangs in the driver", "look at the node")
+    if facts["nvswitches"] is None:
+        yield reason("fabric_unknown", "the PCI bus cannot be listed, so that nobody knows whether NVSwitches join the GPUs", "look at the node")
+    elif facts["nvswitches"] and not nvswitch:
+        yield reason("fabric", "%d NVSwitches join the GPUs, and their fabric is set up anew by a boot" % len(facts["nvswitches"]),
+                     "reboot, or set nvswitch=true where a reload is known to work on this model")
+    for line in (facts["framebuffers"] or "").splitlines():
+        if "nvidia" in line:
+            yield reason("console", "the console is on a GPU (/proc/fb: %s)" % line.strip(), "reboot the node, or move its console off the GPU")
+
+
+def reference_reasons(table, held):
+    """What holds the modules, or may; ``held`` says whether processes have device files open, or may have."""
+    if table is None:
+        yield reason("modules_unknown", "/sys/module cannot be listed, so that nobody knows what holds the modules", "reboot the node")
+        return
+    for name in references.unknown(table):
+        yield reason("refcnt_unknown", "the reference count of module %s cannot be read" % name, "reboot the node")
+    for name, used in references.foreign(table).items():
+        yield reason("foreign_module", "module %s uses %s, and it is not known how to bring it back" % (name, ", ".join(used)),
+                     "reboot the node, or unload %s" % name)
+    if references.order(table) is None:
+        yield reason("module_circle", "the modules %s use each other" % ", ".join(sorted(table)), "reboot the node")
+    for name, count in references.unexplained(table).items() if not held else ():
+        yield reason("unexplained_reference", "module %s has %d references that no process with a device file and no other module explains "
+                     "(its holders: %s)" % (name, count, ", ".join(table[name]["holders"]) or "none"), "reboot the node")
+
+
+def holder_reasons(facts, services):
+    if facts["holders"] is None:
+        yield reason("holders_unknown", "/proc cannot be listed, so that nobody knows who holds the GPUs", "look at the node")
+        return
+    for item in strangers(facts, services):
+        yield reason("foreign_holder", "%s has %s open and is none of the services to stop" % (in_words(item), ", ".join(item["devices"])),
+                     "end it, or name its service in services")
+
+
+def decide(facts, params):
+    """``{"action", "why", "reasons", "stop", "unload", "version"}``.
+
+    ``reasons`` are those against a reload. With policy auto they lead to a reboot if a reboot helps, and to a refusal otherwise; with policy
+    reload always to a refusal. Policy reboot looks at nothing but whether anything is due.
+    """
+    table = facts["references"]
+    stop = running_services(facts, params["services"])
+    answer = {"action": NONE, "why": needed(facts), "reasons": [], "stop": [], "unload": [], "version": (facts["module"] or {}).get("version")}
+    blockers, pending = list(module_reasons(facts, params["version"])), list(node_reasons(facts, params["nvswitch"]))
+    kernel = [item for item in pending if item["id"] == "kernel_pending"]
+    if not answer["why"] and not (params["force"] or kernel or [item for item in blockers if item["id"] == "wrong_version"]):
+        return answer
+    answer["why"] = answer["why"] or (kernel[0]["message"] if kernel else "it was asked for")
+    if kernel:
+        # Another kernel is about to run: what is on the disk for this one matters no more.
+        blockers = [item for item in blockers if item["id"] == "wrong_version"]
+    if params["policy"] == REBOOT:
+        answer["reasons"] = [reason("policy", "the policy is to reboot", "reboot the node")] + [item for item in blockers if item["id"] == "wrong_version"]
+    else:
+        answer["reasons"] = blockers + pending
+        if stop is None:
+            named = ", ".join(params["services"])
+            answer["reasons"].append(reason("services_unknown", "systemd does not say which of the services run: %s" % named, "look at the node"))
+        else:
+            answer["reasons"] += list(holder_reasons(facts, stop))
+        answer["reasons"] += list(reference_reasons(table, facts["holders"] != []))
+    if not answer["reasons"]:
+        return dict(answer, action=RELOAD, stop=stop, unload=references.order(table))
+    return dict(answer, action=verdict(answer["reasons"], params["policy"]))
+
+
+def verdict(reasons, policy):
+    """reboot or refuse, of reasons against a reload."""
+    if policy == RELOAD or not all(item["reboot_helps"] for item in reasons):
+        return REFUSE
+    return REBOOT
+
+
+def sentence(reasons):
+    """The reasons for an operator, with what to do next."""
+    steps = []
+    for item in reasons:
+        if item["next_step"] not in steps:
+            steps.append(item["next_step"])
+    return "%s. Next step: %s." % ("; ".join(item["message"] for item in reasons), "; ".join(steps))

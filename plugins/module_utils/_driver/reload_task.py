@@ -1,0 +1,201 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""Load the driver anew: read, decide (``_driver.reload``), stop, unload, load, read back, and start again what was stopped."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from . import files, firmware, holders, hung, kernels, loaded, modules, pcilink, references, reload, secureboot, units
+from .runner import Runner
+
+SETTLE_STEP_S = 0.5
+COMMAND_S = 60
+# What is loaded where nothing was.
+FIRST = (references.MAIN, "nvidia_uvm")
+
+
+class Impossible(Exception):
+    """What was found after the services were stopped is against a reload."""
+
+    def __init__(self, reasons):
+        self.reasons = reasons
+        super().__init__(reload.sentence(reasons))
+
+
+class Failed(Exception):
+    """A step failed; ``lines`` say which."""
+
+    def __init__(self, lines):
+        self.lines = lines
+        super().__init__("; ".join(lines))
+
+
+def read(root, runner, services, uname=os.uname):
+    kernel = kernels.read(root, runner, uname)
+    return {
+        "kernel": kernel,
+        "loaded": loaded.read(root),
+        "module": modules.read(root, kernel["running"], runner),
+        "references": references.read(root),
+        "holders": holders.read(root),
+        "services": units.show(runner, services),
+        "hung": hung.read(root),
+        "nvswitches": pcilink.read(root)[1],
+        "gsp_firmware": firmware.read(root),
+        "gsp_disabled": firmware.disabled(root),
+        "secure_boot": secureboot.read_state(root, runner),
+        "framebuffers": files.read_text(files.under(root, "/proc/fb")),
+    }
+
+
+class Task:
+    """One task of driver_reload. ``params`` are the module's options."""
+
+    def __init__(self, params, runner=None, root="/", uname=os.uname, sleep=time.sleep):
+        self.params = params
+        self.runner = runner or Runner()
+        self.root = root
+        self.uname = uname
+        self.sleep = sleep
+        self.stopped = []
+        self.unloaded = []
+        self.actions = []
+
+    def look(self):
+        facts = read(self.root, self.runner, self.params["services"], self.uname)
+        return facts, reload.decide(facts, self.params)
+
+    def preview(self):
+        """What would be done, in sentences; nothing is."""
+        facts, plan = self.look()
+        if plan["action"] == reload.RELOAD:
+            self.actions = ["stop %s" % name for name in plan["stop"]] + ["unload %s" % name for name in plan["unload"]]
+            self.actions += ["load %s" % name for name in self.to_load(plan["unload"])] + ["start %s" % name for name in reversed(plan["stop"])]
+        return self.answer(facts, plan, plan["action"] == reload.RELOAD)
+
+    def run(self):
+        facts, plan = self.look()
+        if plan["action"] != reload.RELOAD:
+            return self.answer(facts, plan, False)
+        problems = []
+        try:
+            self.stop(plan["stop"])
+            self.check_free()
+            self.unload(plan["unload"])
+            self.load(self.to_load(plan["unload"]))
+            self.prove(plan["version"])
+        except Impossible as exc:
+            plan = dict(plan, reasons=exc.reasons, action=reload.verdict(exc.reasons, self.params["policy"]))
+        except Failed as exc:
+            problems += exc.lines
+        finally:
+            problems += [line for line in self.restore() if line not in problems]
+        # A node that is to reboot anyway may leave something for the boot to bring back.
+        if problems and plan["action"] != reload.REBOOT:
+            plan = dict(plan, action=reload.REFUSE)
+        return dict(self.answer(facts, plan, bool(self.actions)), problems=problems)
+
+    def answer(self, facts, plan, changed):
+        pending = [item for item in plan["reasons"] if item["reboot_helps"]]
+        return {
+            "changed": changed,
+            "action": plan["action"],
+            "why": plan["why"],
+            "reasons": plan["reasons"],
+            "reboot_required": plan["action"] == reload.REBOOT,
+            "reboot_reason": "; ".join(item["message"] for item in pending) if plan["action"] == reload.REBOOT else "",
+            "holders": facts["holders"],
+            "references": facts["references"],
+            "services": plan["stop"],
+            "kernel_modules": plan["unload"],
+            "version_before": facts["loaded"]["version"],
+            "version": loaded.read(self.root)["version"],
+            "version_on_disk": plan["version"],
+            "actions": self.actions,
+            "problems": [],
+        }
+
+    @staticmethod
+    def to_load(unloaded):
+        return list(reversed(unloaded)) or list(FIRST)
+
+    def stop(self, services):
+        for name in services:
+            # Noted first: a stop that fails half-way is started again, too.
+            self.stopped.append(name)
+            self.act("stop %s" % name, ["systemctl", "stop", name], self.params["stop_timeout_s"])
+
+    def check_free(self):
+        """Nobody holds the GPUs any more, and every reference is another module's; what is on its way out gets a moment."""
+        deadline = self.params["settle_s"]
+        while True:
+            found = list(reload.holder_reasons({"holders": holders.read(self.root), "services": {}}, []))
+            found = found or list(reload.reference_reasons(references.read(self.root), False))
+            if not found:
+                return
+            if deadline <= 0:
+                raise Impossible(found)
+            self.sleep(SETTLE_STEP_S)
+            deadline -= SETTLE_STEP_S
+
+    def unload(self, names):
+        for name in names:
+            table = references.read(self.root)
+            if table is None or name not in table:
+                continue  # it went with the one that used it
+            if table[name]["refcnt"] != 0:
+                raise Impossible([reload.reason("unexplained_reference", "module %s is in use again (%s references, holders: %s)" % (
+                    name, table[name]["refcnt"], ", ".join(table[name]["holders"] or []) or "none"), "reboot the node")])
+            rc, dummy, err = self.runner(["rmmod", name], COMMAND_S)
+            if rc:
+                raise Impossible([reload.reason(
+                    "unload_failed", "module %s was not unloaded (rmmod answered rc %s: %s)" % (name, rc, err.strip()), "reboot the node")])
+            self.unloaded.append(name)
+            self.actions.append("unload %s" % name)
+
+    def load(self, names):
+        lines = []
+        for name in names:
+            try:
+                self.act("load %s" % name, ["modprobe", name], COMMAND_S)
+            except Failed as exc:
+                lines += exc.lines
+                if name == references.MAIN:
+                    break
+            else:
+                self.unloaded = [other for other in self.unloaded if other != name]
+        if lines:
+            raise Failed(lines)
+
+    def prove(self, version):
+        now = loaded.read(self.root)
+        if now["state"] != "loaded" or now["version"] != version:
+            raise Failed(["after the reload %s is loaded, expected driver %s" % (
+                "driver %s" % now["version"] if now["version"] else "no driver (%s)" % now["state"], version)])
+
+    def restore(self):
+        """Load again what was unloaded and is still missing, and start what was stopped, the last one first; answers what did not work."""
+        problems = []
+        if self.unloaded:
+            try:
+                self.load([name for name in self.to_load(self.unloaded) if name not in (references.read(self.root) or {})])
+            except Failed as exc:
+                problems += exc.lines
+        for name in reversed(self.stopped):
+            try:
+                self.act("start %s" % name, ["systemctl", "start", name], self.params["stop_timeout_s"])
+            except Failed as exc:
+                problems += exc.lines
+        return problems
+
+    def act(self, what, argv, timeout):
+        rc, out, err = self.runner(argv, timeout)
+        if rc:
+            raise Failed(["could not %s (%s answered rc %s: %s)" % (what, " ".join(argv[:2]), rc, (err or out).strip() or "it said nothing")])
+        self.actions.append(what)

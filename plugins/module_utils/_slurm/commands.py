@@ -1,0 +1,147 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Slurm's commands: what they answer, and why they did not.
+
+Private to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import socket
+
+from .._driver import runner as processes
+from . import records
+
+TIMEOUT_S = 60
+UNKNOWN_NODE = re.compile(r"(?m)^Node \S+ not found")
+# What Slurm says, what it means, and whether it may be different in a moment. The first that fits counts.
+TROUBLES = (
+    ("auth", True, ("Munge encode failed", "Munge decode failed", "authentication error", "authentication credential", "Zero Bytes were transmitted"),
+     "Slurm does not accept who asks: on {host}, or on the host of slurmctld, munge does not run, the two do not have the same /etc/munge/munge.key, or "
+     "their clocks differ by minutes. Look at systemctl status munge and at the time on both; the log of slurmctld says which it is."),
+    ("config", False, ("Could not establish a configuration source", "failed to fetch config", "Unable to process configuration", "slurm.conf"),
+     "{host} has no configuration of Slurm that can be read: give it the slurm.conf of the cluster, or delegate the task to a host that has it."),
+    ("unreachable", True, ("Unable to contact slurm controller", "Connection refused", "Connection timed out", "Socket timed out", "still running after"),
+     "slurmctld does not answer {host}: see whether it runs (scontrol ping), and run again."),
+    ("node", False, ("Invalid node name", "not found"),
+     "Slurm knows no node {node}{like}. If its name in Slurm differs from the one in the inventory, set node_name (in the roles gpu_scheduler_slurm_node)."),
+    ("permission", False, ("Invalid user id", "ccess/permission denied", "Operation not permitted"),
+     "{user} may not change nodes in Slurm: run it as root or as the SlurmUser (become), or give that user AdminLevel Operator "
+     "(sacctmgr modify user {user} set adminlevel=operator)."),
+)
+
+
+class SlurmError(Exception):
+    """Slurm did not do what was asked; the message says why and what to do."""
+
+    def __init__(self, kind, message, passing=False):
+        super().__init__(message)
+        self.kind = kind
+        self.passing = passing  # whether it may be different in a moment
+
+
+class Slurm:
+    """One cluster, through the commands on this machine. C(run) answers C((rc, out, err)) to a list of words."""
+
+    def __init__(self, run=None, bin_dir=None, user="this user", host=None):
+        env = {"SLURM_TIME_FORMAT": "standard"}
+        if bin_dir:
+            env["PATH"] = bin_dir + ":" + processes.SEARCH_PATH
+        self.run = run or processes.Runner(env=env)
+        self.user, self.host = user, host or socket.gethostname()
+        self.json = True  # until scontrol says that it does not know it
+
+    def call(self, words, node=""):
+        code, out, err = self.run(words, TIMEOUT_S)
+        # scontrol has a return code of 0 for some things that it did not find.
+        if code == 0 and not err.strip():
+            return out
+        raise self.trouble(words, code, (err + out).strip(), node)
+
+    def trouble(self, words, code, said, node=""):
+        if processes.missing(code):
+            return SlurmError("command", "%s: no such command on %s. Install Slurm's commands there (slurm-client), name their directory (bin_dir), or "
+                              "delegate the task to a host that has them (in the roles gpu_scheduler_slurm_host)." % (words[0], self.host))
+        for kind, passing, signs, meaning in TROUBLES:
+            if any(sign in said for sign in signs):
+                like = self.like(node) if kind == "node" else ""
+                message = meaning.format(host=self.host, node=node, user=self.user, like=like)
+                return SlurmError(kind, "%s (%s: %s)" % (message, words[0], " ".join(said.split())[:300]), passing)
+        return SlurmError("other", "%s answered %s: %s" % (" ".join(words[:3]), code, " ".join(said.split())[:300] or "nothing"))
+
+    def like(self, node):
+        """Which node may have been meant: the one with that host name, or names like it."""
+        code, out, dummy = self.run(["sinfo", "--noheader", "--Node", "--format=%N %n"], TIMEOUT_S)
+        known = dict(line.split(None, 1)[:2] for line in out.splitlines() if len(line.split()) > 1) if code == 0 else {}
+        same = [name for name, hostname in sorted(known.items()) if node in (hostname.strip(), hostname.split(".")[0].strip())]
+        close = same or difflib.get_close_matches(node, sorted(known), 3) or [name for name in sorted(known) if node in name or name in node][:3]
+        return "; it knows %s" % ", ".join(close) if close else ""
+
+    def node(self, name):
+        found = [record for record in self.nodes(name) if record["name"] == name]
+        if not found:
+            raise self.trouble(["scontrol"], 1, "Node %s not found" % name, name)
+        return found[0]
+
+    def nodes(self, names):
+        """The nodes of a list such as C(n1,n[3-5]), in one call."""
+        words = ["scontrol", "show", "node", names]
+        if self.json:
+            code, out, err = self.run(words + ["--json"], TIMEOUT_S)
+            if code == 0 or UNKNOWN_NODE.search(err + out):
+                try:
+                    return records.from_json(out)
+                except records.NotJson:
+                    self.json = False
+            elif "option" in err and "json" in err:
+                self.json = False
+            else:
+                raise self.trouble(words, code, (err + out).strip(), names)
+        code, out, err = self.run(words, TIMEOUT_S)
+        if (code == 0 and not err.strip()) or UNKNOWN_NODE.search(err + out):
+            return records.from_text(out)
+        raise self.trouble(words, code, (err + out).strip(), names)
+
+    def jobs(self, name):
+        return records.jobs(self.call(["squeue", "--noheader", "--nodelist=" + name, "--states=all", "--format=" + records.JOB_FORMAT], name))
+
+    def update(self, name, **fields):
+        """Change the node; the words are those of scontrol."""
+        self.call(["scontrol", "update", "nodename=" + name] + ["%s=%s" % item for item in sorted(fields.items(), reverse=True)], name)
+
+    def reboot(self, name, reason):
+        """ASAP drains it first. After it the node is DOWN until somebody resumes it."""
+        self.call(["scontrol", "reboot", "ASAP", "nextstate=DOWN", "reason=" + reason, name], name)
+
+    def reservation(self, name):
+        """Whether there is one of that name."""
+        code, out, err = self.run(["scontrol", "show", "reservation", name], TIMEOUT_S)
+        if "not found" in out + err or "No reservations in the system" in out:
+            return False
+        if code or not out.strip():
+            raise self.trouble(["scontrol", "show", "reservation"], code, (err + out).strip())
+        return True
+
+    def reserve(self, name, node, start, minutes):
+        self.call(["scontrol", "create", "reservation", "ReservationName=" + name, "StartTime=" + start, "Duration=%d" % minutes, "Users=root",
+                   "Nodes=" + node, "Flags=MAINT,IGNORE_JOBS"], node)
+
+    def release(self, name):
+        self.call(["scontrol", "delete", "ReservationName=" + name])
+
+    def submit(self, name, node, minutes):
+        """A job of our own that takes the whole node when it is free; its number."""
+        out = self.call(["sbatch", "--parsable", "--exclusive", "--nodes=1", "--nodelist=" + node, "--job-name=" + name, "--time=%d" % minutes,
+                         "--output=/dev/null", "--chdir=/", "--wrap=sleep %d" % (minutes * 60)], node)
+        return out.strip().split(";")[0]
+
+    def own_jobs(self, name):
+        """{number: state} of the jobs with this name."""
+        out = self.call(["squeue", "--noheader", "--name=" + name, "--states=PENDING,RUNNING,CONFIGURING,SUSPENDED", "--format=%i|%T"])
+        return dict(line.strip().split("|", 1) for line in out.splitlines() if "|" in line)
+
+    def cancel(self, number):
+        self.call(["scancel", number])

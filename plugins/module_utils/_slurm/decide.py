@@ -1,0 +1,115 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is to be done with a node: pure answers from what Slurm says of it.
+
+Private to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+import collections
+
+from . import marks, records, states
+
+Decision = collections.namedtuple("Decision", ["action", "reason"])
+DO, NOTHING, LEAVE, WAIT, REFUSE = "do", "nothing", "leave", "wait", "refuse"
+
+
+def drain(record, token):
+    """Place our drain, or find that the node is drained already, by us or by somebody else."""
+    state, mark = record["state"], marks.mark(record, token)
+    if states.rebooting(state):
+        return Decision(REFUSE, "Slurm has a reboot of it pending (%s), which may clear a drain: let it end, or cancel it (scontrol cancel_reboot %s)" % (
+            states.text(state), record["name"]))
+    if state.base == "FUTURE":
+        return Decision(REFUSE, "it is a FUTURE node, which Slurm does not use yet")
+    if mark["owner"] == marks.OURS and "DRAIN" in state.flags:
+        return Decision(NOTHING, "drained by an earlier run")
+    if states.closed(state):
+        return Decision(LEAVE, "was drained before (%s), and stays so" % quoted(record))
+    if mark["owner"] == marks.OPERATOR:
+        return Decision(REFUSE, "it is DOWN and not drained (%s), so that Slurm may return it by itself when it boots: drain or resume it there first" % (
+            quoted(record),))
+    return Decision(DO, "")
+
+
+def empty(record, jobs):
+    """("yes", ""), or ("no" or "unknown", why)."""
+    work = states.work(record["state"], record["alloc_cpus"])
+    if jobs:
+        return "no", "%d job%s hold%s it" % (len(jobs), "" if len(jobs) == 1 else "s", "s" if len(jobs) == 1 else "")
+    if work == "busy":
+        return "no", "Slurm says that it is %s" % states.text(record["state"])
+    if work == "unknown":
+        return "unknown", "Slurm does not know what it does (%s)" % states.text(record["state"])
+    return "yes", ""
+
+
+def drained(record, jobs):
+    """Whether no job runs on it and none can start."""
+    return states.closed(record["state"]) and empty(record, jobs)[0] == "yes"
+
+
+def resume(record, token, expected_gpus=None, expected_gres=None):
+    """Lift our drain, and nobody else's; and only when Slurm's GPUs are those of the node."""
+    state, mark = record["state"], marks.mark(record, token)
+    if mark["owner"] == marks.OPERATOR:
+        return Decision(LEAVE, "is kept out of service by somebody else (%s): it stays so" % quoted(record))
+    if mark["owner"] == marks.NONE:
+        return Decision(NOTHING, "")
+    if states.rebooting(state):
+        return Decision(WAIT, "Slurm's reboot of it has not ended (%s)" % states.text(state))
+    if "INVALID_REG" in state.flags:
+        return Decision(REFUSE, "slurmd reports less than Slurm has configured for it (%s; Gres=%s): bring gres.conf and slurm.conf in step with the GPUs" % (
+            quoted(record), record["gres"] or "none"))
+    differs = gres(record, expected_gpus, expected_gres)
+    if differs:
+        return Decision(REFUSE, differs)
+    if "NOT_RESPONDING" in state.flags:
+        return Decision(WAIT, "its slurmd does not answer (%s)" % states.text(state))
+    return Decision(DO, "")
+
+
+def gres(record, expected_gpus=None, expected_gres=None):
+    """How the GPUs that Slurm has configured differ from those that the node has; empty when they do not."""
+    found = records.gres_counts(record["gres"])
+    if expected_gres is not None and found != expected_gres:
+        return "Slurm has %s for it (Gres=%s), and the node has %s: change slurm.conf and gres.conf, and reconfigure (scontrol reconfigure)" % (
+            listed(found), record["gres"] or "none", listed(expected_gres))
+    # A cluster that gives whole nodes away may have no GRES at all; there is nothing to keep in step then.
+    if expected_gpus is not None and found and sum(found.values()) != expected_gpus:
+        return "Slurm has %d GPU%s for it (Gres=%s), and the node has %d: change slurm.conf and gres.conf, and reconfigure (scontrol reconfigure)" % (
+            sum(found.values()), "" if sum(found.values()) == 1 else "s", record["gres"], expected_gpus)
+    return ""
+
+
+def reboot(record, jobs, token):
+    """Only a node that we drained, and that is empty, may be rebooted through Slurm."""
+    mark = marks.mark(record, token)
+    if mark["owner"] != marks.OURS:
+        return Decision(REFUSE, "it is not drained by %s%s (%s): drain it first" % (marks.PREFIX, token, quoted(record)))
+    if states.rebooting(record["state"]):
+        return Decision(NOTHING, "its reboot is under way")
+    if not drained(record, jobs):
+        return Decision(REFUSE, "it is not empty: %s" % (empty(record, jobs)[1] or states.text(record["state"])))
+    return Decision(DO, "")
+
+
+def rebooted(record, since):
+    """Whether a reboot that was asked for when the node had booted at SINCE has ended."""
+    return not states.rebooting(record["state"]) and record["boot_time"] not in ("", 0, since)
+
+
+def quoted(record):
+    text = '"%s"%s' % (record["reason"], " by %s" % record["reason_user"] if record["reason_user"] else "") if record["reason"] else "no reason given"
+    return "%s, %s" % (states.text(record["state"]), text)
+
+
+def listed(counts):
+    return ", ".join("%d %s" % (number, kind or "of no type") for kind, number in sorted(counts.items())) or "no GPUs"
+
+
+def jobs_told(jobs, most=10):
+    words = ["job %(id)s (user %(user)s, partition %(partition)s, %(state)s, %(time_left)s left)" % job for job in jobs[:most]]
+    return ", ".join(words) + (" and %d more" % (len(jobs) - most) if len(jobs) > most else "")

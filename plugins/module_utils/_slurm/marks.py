@@ -1,0 +1,48 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whose a drain is: the reason of the node carries our token at its beginning. Slurm itself writes behind it.
+
+Private to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+import re
+
+PREFIX = "gpufleet:"
+TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,99}")
+LONGEST = 200
+OURS, OPERATOR, NONE = "ours", "operator", "none"
+
+
+def valid(token):
+    return bool(TOKEN.fullmatch(token or ""))
+
+
+def reason(token, words):
+    """The reason to set. Quotes would be taken away by scontrol, and a line break ends it."""
+    return re.sub(r"[\s\"'\\\\]+", " ", "%s%s %s" % (PREFIX, token, words)).strip()[:LONGEST]
+
+
+def token_of(text):
+    """The token of a reason that this collection wrote; None of another."""
+    match = re.match(re.escape(PREFIX) + r"(\S+)", text or "")
+    return match.group(1) if match else None
+
+
+def by_slurm(record):
+    """Whether Slurm itself took the node down, as one that does not answer."""
+    return record["reason_user"] == "slurm" or record["reason"].startswith(("Not responding", "Node unexpectedly rebooted"))
+
+
+def mark(record, token):
+    """{owner, token, previous}: whose mark keeps the node out of service, and the reason that somebody else gave."""
+    flags, text = record["state"].flags, record["reason"]
+    held = bool(flags & {"DRAIN", "FAIL"})
+    found = token_of(text)
+    if (held or record["state"].base == "DOWN") and found is not None and found == token:
+        return {"owner": OURS, "token": found, "previous": None}
+    if held or (record["state"].base == "DOWN" and text and not by_slurm(record)):
+        return {"owner": OPERATOR, "token": found, "previous": text}
+    return {"owner": NONE, "token": None, "previous": text or None}

@@ -1,0 +1,110 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What Slurm's commands say of nodes and jobs, as data.
+
+Private to the collection: it may change at any time.
+
+scontrol has --json since 23.02; before it its text is read. The --json of sinfo and squeue is older, but describes the whole cluster whatever
+was asked for, so that jobs are read from a format of our own, which every version has.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from . import states
+
+JOB_FORMAT = "%i|%u|%P|%T|%L"
+JOB_FIELDS = ("id", "user", "partition", "state", "time_left")
+# In these a job holds no node, or not any more. Whatever else Slurm says holds it.
+GONE = (
+    "PENDING", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY", "REVOKED",
+    "SPECIAL_EXIT", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "LAUNCH_FAILED", "RECONFIG_FAIL",
+)
+NOTHING = ("(null)", "N/A", "None", "Unknown")
+
+
+class NotJson(Exception):
+    """The answer is no JSON that describes nodes."""
+
+
+def gres_counts(listing):
+    """{type: count} of the GPUs in a list of generic resources such as C(gpu:a100:4(S:0-1),shard:8); those without a type are of type C("")."""
+    counts = {}
+    for item in re.split(r",(?![^(]*\))", "" if listing in NOTHING else listing or ""):
+        words = re.sub(r"\(.*$", "", item.strip()).split(":")
+        if words[0] != "gpu":
+            continue
+        number = re.match(r"(\d+)$", words[-1]) if len(words) > 1 else None
+        kind = ":".join(words[1:-1] if number else words[1:])
+        counts[kind] = counts.get(kind, 0) + (int(number.group(1)) if number else 1)
+    return counts
+
+
+def node(name, hostname, state, reason, reason_user, gres, gres_used, alloc_cpus, boot_time, slurmd_start_time, partitions, version):
+    """One node as the rest of this package knows it."""
+    return {
+        "name": name, "hostname": hostname, "state": state, "reason": reason or "", "reason_user": reason_user or "", "gres": gres or "",
+        "gres_used": gres_used or "", "alloc_cpus": alloc_cpus, "boot_time": boot_time, "slurmd_start_time": slurmd_start_time,
+        "partitions": partitions, "version": version or "",
+    }
+
+
+def from_text(text):
+    """The nodes of C(scontrol show node)."""
+    return [_from_text(part) for part in re.split(r"(?m)^(?=NodeName=)", text) if part.startswith("NodeName=")]
+
+
+def _from_text(text):
+    found, reason, user = {}, "", ""
+    for line in text.splitlines():
+        told = re.match(r"\s*Reason=(.*?)(?:\s\[([^\s\]]*)@([^\]]*)\])?$", line)
+        if told:
+            reason, user = told.group(1), told.group(2) or ""
+        elif not re.match(r"\s*(OS|Comment|Extra)=", line):
+            for key, value in re.findall(r"(\w+)=(\S*)", line):
+                found.setdefault(key, "" if value in NOTHING else value)
+    partitions = [name for name in found.get("Partitions", "").split(",") if name]
+    return node(
+        found["NodeName"], found.get("NodeHostName", ""), states.parse(found.get("State", "UNKNOWN")), reason, user, found.get("Gres"),
+        found.get("GresUsed"), number(found.get("CPUAlloc")), found.get("BootTime", ""), found.get("SlurmdStartTime", ""), partitions, found.get("Version"),
+    )
+
+
+def from_json(text):
+    """The nodes of an answer with --json, whichever version of its format."""
+    try:
+        nodes = json.loads(text)["nodes"]
+    except (ValueError, KeyError, TypeError) as exc:
+        raise NotJson(str(exc)) from exc
+    # Lists since 23.02, and in some versions one more level of their own.
+    nodes = nodes.get("nodes", []) if isinstance(nodes, dict) else nodes
+    return [_from_json(item) for item in nodes]
+
+
+def _from_json(item):
+    words = item.get("state") or ["UNKNOWN"]
+    words = [words] if isinstance(words, str) else list(words)
+    return node(
+        item["name"], item.get("hostname", ""), states.parse(*(words + list(item.get("state_flags") or []))), item.get("reason"),
+        item.get("reason_set_by_user"), item.get("gres"), item.get("gres_used"), number(item.get("alloc_cpus")), number(item.get("boot_time")),
+        number(item.get("slurmd_start_time")), item.get("partitions") or [], item.get("version") or item.get("slurmd_version"),
+    )
+
+
+def number(value):
+    """A number that is one, a text of one, or a dictionary that says whether it is set."""
+    if isinstance(value, dict):
+        value = value.get("number") if value.get("set", True) else 0
+    try:
+        return int(value or 0)
+    except ValueError:
+        return 0
+
+
+def jobs(text):
+    """Jobs that hold the node, from squeue with JOB_FORMAT."""
+    found = [dict(zip(JOB_FIELDS, line.split("|", len(JOB_FIELDS) - 1))) for line in text.splitlines() if line.count("|") >= len(JOB_FIELDS) - 1]
+    return [job for job in found if job["state"] not in GONE]

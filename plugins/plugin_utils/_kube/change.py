@@ -1,0 +1,141 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is to be different on a node object, and the one patch that makes it so. Pure.
+
+Every patch names the version of the object that was judged, so that the server refuses it (409) when somebody wrote in between: no mark,
+label or taint of another is ever overwritten unseen.
+
+Private to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import EFFECTS, MARK, KubeError, key_problem, value_problem
+
+
+@dataclasses.dataclass
+class Change:
+    """What is wanted: None, for a label or annotation, takes it away."""
+
+    unschedulable: bool | None = None
+    labels: dict = dataclasses.field(default_factory=dict)
+    annotations: dict = dataclasses.field(default_factory=dict)
+    taints: list = dataclasses.field(default_factory=list)  # of {key, value, effect, state}
+
+    def merged(self, other):
+        """Both; OTHER wins where they differ."""
+        return Change(
+            self.unschedulable if other.unschedulable is None else other.unschedulable,
+            dict(self.labels, **other.labels), dict(self.annotations, **other.annotations), self.taints + other.taints)
+
+
+def labels_of(node):
+    return dict((node.get("metadata") or {}).get("labels") or {})
+
+
+def annotations_of(node):
+    return dict((node.get("metadata") or {}).get("annotations") or {})
+
+
+def taints_of(node):
+    return list((node.get("spec") or {}).get("taints") or [])
+
+
+def unschedulable(node):
+    return bool((node.get("spec") or {}).get("unschedulable"))
+
+
+def wanted(labels, annotations, taints):
+    """The change that the options ask for, or a KubeError that names what the server would not take."""
+    problems = []
+    for kind, pairs in (("label", labels), ("annotation", annotations)):
+        for key, value in pairs.items():
+            problems.append(key_problem(str(key)))
+            if kind == "label" and value is not None:
+                problems.append(value_problem(str(value)))
+            if kind == "annotation" and str(key) == MARK:
+                problems.append("%s is the mark of this collection: use state" % (MARK,))
+    for taint in taints:
+        problems += [key_problem(taint["key"]), value_problem(taint["value"])]
+        if taint["effect"] not in EFFECTS and (taint["effect"] or taint["state"] == "present"):
+            problems.append("the taint %s has the effect %r, expected one of %s" % (taint["key"], taint["effect"], ", ".join(EFFECTS)))
+    problems = [problem for problem in problems if problem]
+    if problems:
+        raise KubeError("Nothing was changed: %s." % ("; ".join(problems),))
+    return Change(labels=_texts(labels), annotations=_texts(annotations), taints=list(taints))
+
+
+def _texts(pairs):
+    return dict((str(key), None if value is None else str(value)) for key, value in pairs.items())
+
+
+def _with_taints(found, changes):
+    """The taints of a node after the changes: one of the same key and effect is replaced where it stands."""
+    result = copy.deepcopy(found)
+    for taint in changes:
+        def same(each, taint=taint):
+            return each.get("key") == taint["key"] and (taint["effect"] in ("", each.get("effect")))
+
+        if taint["state"] == "absent":
+            result = [each for each in result if not same(each)]
+            continue
+        new = {"key": taint["key"], "effect": taint["effect"]}
+        if taint["value"]:
+            new["value"] = taint["value"]
+        place = [number for number, each in enumerate(result) if same(each)]
+        if not place:
+            result.append(new)
+        elif result[place[0]].get("value", "") != taint["value"]:
+            result[place[0]] = new
+    return result
+
+
+def patch(node, change):
+    """The body of the merge patch, with nothing in it that is so already; None when all of it is."""
+    meta, spec = {}, {}
+    for name, found, new in (("labels", labels_of(node), change.labels), ("annotations", annotations_of(node), change.annotations)):
+        differs = dict((key, value) for key, value in new.items() if found.get(key) != value)
+        if differs:
+            meta[name] = differs
+    if change.unschedulable is not None and change.unschedulable != unschedulable(node):
+        spec["unschedulable"] = True if change.unschedulable else None
+    if change.taints:
+        after = _with_taints(taints_of(node), change.taints)
+        if after != taints_of(node):
+            spec["taints"] = after or None
+    if not meta and not spec:
+        return None
+    # Without its version the server would merge the patch into whatever the node is by then.
+    meta["resourceVersion"] = node["metadata"]["resourceVersion"]
+    return dict({"metadata": meta}, **({"spec": spec} if spec else {}))
+
+
+def applied(node, body):
+    """The node as the patch would leave it, for check mode."""
+    after = copy.deepcopy(node)
+    for name in ("labels", "annotations"):
+        target = after["metadata"].setdefault(name, {})
+        for key, value in ((body or {}).get("metadata", {}).get(name) or {}).items():
+            if value is None:
+                target.pop(key, None)
+            else:
+                target[key] = value
+    for key, value in ((body or {}).get("spec") or {}).items():
+        if value is None:
+            after.setdefault("spec", {}).pop(key, None)
+        else:
+            after.setdefault("spec", {})[key] = value
+    return after
+
+
+def shown(node, keys):
+    """The parts of a node that a diff compares: what we could have changed, not what its agent writes all the time."""
+    found = {"labels": labels_of(node), "annotations": annotations_of(node)}
+    parts = {"unschedulable": unschedulable(node), "taints": taints_of(node)}
+    for name, pairs in found.items():
+        parts[name] = dict((key, pairs[key]) for key in sorted(keys[name]) if key in pairs)
+    return parts

@@ -1,0 +1,275 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One node's way out of service and back: cordon under our mark, evict, wait, prove; and lift what is ours.
+
+Private to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+import datetime
+import random
+import re
+import time
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change, mark, operators, pods
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import MARK, ApiError, KubeError, Refused, node_name_problem
+
+CONFLICTS = 12  # how often somebody else may write first
+LONGEST_WAIT_S = 15
+NEEDED = (  # what a drain needs beside reading, which it has done by then
+    {"verb": "patch", "resource": "nodes"},
+    {"verb": "create", "resource": "pods", "subresource": "eviction"},
+)
+_BUDGET = re.compile(r"disruption budget (\S+)")
+_TERMINATED_NAMESPACE = "NamespaceTerminating"
+
+
+class Course:
+    """What one task does with one node; RESULT is filled as it goes, and stands when it ends in an error."""
+
+    def __init__(self, api, name, token="", check=False, clock=time.monotonic, sleep=time.sleep):
+        self.api = api
+        self.name = name
+        self.token = token
+        self.check = check
+        self.clock = clock
+        self.sleep = sleep
+        self.before = None
+        self.after = None
+        self.keys = {"labels": set(), "annotations": {MARK}}
+        self.result = {"node": name, "changed": False, "drained": False, "blockers": [], "evicted": [], "left": [], "operators": []}
+
+    # Reading
+
+    def read(self):
+        problem = node_name_problem(self.name)
+        if problem:
+            raise KubeError("%s. If the cluster calls the node by another name than the inventory, set node_name." % (problem,))
+        self.note(self.api.node(self.name))
+        return self.after
+
+    def note(self, node):
+        self.before = self.before or node
+        self.after = node
+
+    def answer(self):
+        """The result as it stands."""
+        if self.after is not None:
+            self.result["mark"] = mark.standing(self.after, self.token)
+            self.result["unschedulable"] = change.unschedulable(self.after)
+            self.result["diff"] = {"before": change.shown(self.before, self.keys), "after": change.shown(self.after, self.keys)}
+        self.result["requests"] = self.api.requests
+        return self.result
+
+    def look(self, policy):
+        """The pods of the node, and what becomes of them."""
+        listed = self.api.pods(self.name)
+        decision = pods.decide(listed, policy)
+        self.result["left"] = decision.left
+        return listed, decision
+
+    # Changing the node object
+
+    def write(self, decide):
+        """Make the node as DECIDE(node) says, however often somebody else writes in between. Says whether there was anything to do."""
+        for attempt in range(CONFLICTS):
+            node = self.after
+            if attempt:
+                node = self.api.node(self.name)
+                if not self.result["changed"]:
+                    self.before = node  # what others wrote is no part of our diff
+            wanted = decide(node)
+            self.keys["labels"] |= set(wanted.labels)
+            self.keys["annotations"] |= set(wanted.annotations)
+            body = change.patch(node, wanted)
+            if body is None:
+                self.after = node
+                return False
+            if self.check:
+                self.after = change.applied(node, body)
+                self.result["changed"] = True
+                return True
+            try:
+                self.after = self.api.patch_node(self.name, body)
+            except ApiError as exc:
+                if exc.status != 409:
+                    raise
+                self.sleep(0.05 * (attempt + 1) * random.uniform(0.5, 1.5))
+                continue
+            self.result["changed"] = True
+            return True
+        raise KubeError("%s: somebody else wrote to the node object %d times while it was to be changed. Nothing of theirs was overwritten; run again." % (
+            self.name, CONFLICTS))
+
+    # Out of service
+
+    def permitted(self):
+        """Refuse when the account may not do all of it: a node is not cordoned for a drain that cannot happen."""
+        missing = []
+        for attributes in NEEDED:
+            if not self.api.allowed(attributes):
+                missing.append("%s %s" % (attributes["verb"], "/".join(filter(None, (attributes["resource"], attributes.get("subresource"))))))
+        if missing:
+            raise Refused("%s: the account may not %s in the cluster %s; nothing was changed. Give it the permissions in "
+                          "roles/gpu_scheduler/files/kubernetes/rbac.yml." % (self.name, " nor ".join(missing), self.api.cluster.shown))
+
+    def refuse(self, listed, decision, wish):
+        """Refuse for what was found on the node, before or after it is cordoned."""
+        held = (mark.ours(self.after, self.token) or {"labels": {}})["labels"]
+        self.result["operators"] = operators.found(self.after, listed)
+        why = []
+        if wish == "refuse" and self.result["operators"]:
+            why = ["%s on this node, and operators is refuse" % (" and ".join(self.result["operators"]),)]
+        elif wish == "pause":
+            why = operators.at_work(self.after, listed, held)
+        self.result["blockers"] = decision.blockers
+        if decision.blockers:
+            why.append("%d pod(s) on it may not be evicted: %s" % (len(decision.blockers), pods.names(decision.blockers)))
+        if why:
+            raise Refused("%s: not drained, because %s. %s" % (self.name, "; ".join(why), self.stands()), decision.blockers)
+
+    def stands(self):
+        """What the node is left as."""
+        if mark.ours(self.after, self.token) is None:
+            return "Nothing was changed."
+        return "The node stays cordoned under our mark: mend it and run again, or put it back with state=resumed and token=%s." % (self.token,)
+
+    def drain(self, options, wanted, policy):
+        self.read()
+        listed, decision = self.look(policy)
+        self.api.discover_eviction()
+        self.permitted()
+        self.refuse(listed, decision, options["operators"])
+        now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        off = {} if options["operators"] != "pause" else operators.keep_off(self.after, listed)
+        self.write(lambda node: mark.place(node, self.token, options["reason"], now, off).merged(wanted))
+        if self.check:
+            self.foretell(decision, options)
+        else:
+            deadline = self.clock() + options["timeout_s"]
+            self.empty(options, policy, deadline)
+            if options["operators"] == "pause":
+                self.pause(policy, deadline)
+        self.result["drained"] = not self.result["blockers"]
+
+    def foretell(self, decision, options):
+        """In check mode the server is asked to evict without doing it, so that a budget which forbids it is seen."""
+        for entry in decision.going:
+            if not entry["terminating"]:
+                kept, dummy = self.evict(entry, options["grace_period_s"])
+                if kept:
+                    self.result["blockers"].append(kept)
+        if options["operators"] == "pause":
+            self.write(self.off)
+
+    def off(self, node):
+        held = mark.ours(node, self.token)
+        return mark.hold(node, held, operators.operands_off(node)) if held is not None else change.Change()
+
+    def empty(self, options, policy, deadline):
+        """Evict, wait and look again until nothing is left."""
+        tried = {}  # uid: (when to try again, how long the wait was)
+        why = {}  # uid: the blocker of the last try
+        wait = 0.5
+        while True:
+            listed, decision = self.look(policy)
+            self.refuse(listed, decision, options["operators"])
+            if not decision.going:
+                return
+            now = self.clock()
+            for entry in pods.now_due(decision.going):
+                again, pause = tried.get(entry["uid"], (0, 1))
+                if entry["terminating"] or now < again:
+                    continue
+                kept, asked = self.evict(entry, options["grace_period_s"])
+                if kept is None:
+                    why.pop(entry["uid"], None)
+                else:
+                    why[entry["uid"]] = kept
+                tried[entry["uid"]] = (now + max(pause, asked), min(pause * 2, LONGEST_WAIT_S))
+            if self.clock() >= deadline:
+                self.give_up(options, policy, why)
+                return
+            self.sleep(max(0.05, min(wait, deadline - self.clock())))
+            wait = min(wait * 1.5, 10)
+
+    def evict(self, entry, grace_period_s):
+        """Ask the server to let one pod go. Returns what kept it (None when nothing did) and how long it wants to be left alone."""
+        try:
+            self.api.evict(entry["namespace"], entry["pod"], entry["uid"], grace_period_s, dry_run=self.check)
+        except ApiError as exc:
+            if exc.status in (404, 409):  # gone, or another pod of that name: this one is gone
+                return None, 0
+            if exc.status == 429:
+                return self.kept(entry, exc)
+            if exc.status == 403 and _TERMINATED_NAMESPACE in exc.reasons:  # its namespace is being removed, and the pod with it
+                return None, 0
+            if exc.status == 500:
+                return pods.blocker(entry, "server_error", str(exc.answer.get("message") or "the server gave no reason")), 5
+            raise
+        if entry["uid"] not in [each["uid"] for each in self.result["evicted"]]:
+            self.result["evicted"].append({"namespace": entry["namespace"], "pod": entry["pod"], "uid": entry["uid"], "gpu": entry["gpu"]})
+            self.result["changed"] = True
+        return None, 0
+
+    @staticmethod
+    def kept(entry, exc):
+        asked = (exc.answer.get("details") or {}).get("retryAfterSeconds") or 0
+        said = "; ".join(exc.causes) or str(exc.answer.get("message") or "")
+        named = _BUDGET.search(said)
+        if not named and "DisruptionBudget" not in exc.reasons and "disruption budget" not in said:
+            return pods.blocker(entry, "busy_server", said or "the server asks to come again later"), min(asked or 1, LONGEST_WAIT_S)
+        # The message calls a budget by its name alone, as it stands in the pod's namespace.
+        return pods.blocker(entry, "disruption_budget", said.rstrip("."), named.group(1) if named else ""), min(asked, LONGEST_WAIT_S)
+
+    def give_up(self, options, policy, why):
+        """Time is up: look once more, and fail with the names of what is still there. Nothing may be."""
+        dummy, decision = self.look(policy)
+        self.result["blockers"] = list(decision.blockers)
+        for entry in decision.going:
+            if entry["terminating"]:
+                held = "its finalizers are %s" % ", ".join(entry["finalizers"]) if entry["finalizers"] else "the node's kubelet has not ended it"
+                self.result["blockers"].append(pods.blocker(entry, "terminating", "terminating since %s, %s" % (entry["terminating"], held)))
+            else:
+                self.result["blockers"].append(why.get(entry["uid"]) or pods.blocker(entry, "waiting", "its turn comes after the pods with GPUs"))
+        if self.result["blockers"]:
+            raise KubeError("%s: not drained in %d s: %s. %s" % (self.name, options["timeout_s"], pods.names(self.result["blockers"]), self.stands()))
+
+    def pause(self, policy, deadline):
+        """Take the GPU Operator's parts off the node, which hold the GPUs open, and see them gone."""
+        self.write(self.off)
+        keys = set(key for key, pair in (mark.ours(self.after, self.token) or {"labels": {}})["labels"].items() if pair[1] == operators.PAUSED)
+        wait = 0.5
+        while keys:
+            there = operators.operands(self.api.pods(self.name), keys)
+            if not there:
+                return
+            if self.clock() >= deadline:
+                self.result["blockers"] = [pods.blocker(entry, "operand", "the GPU Operator has not taken it away") for entry in there]
+                raise KubeError(
+                    "%s: drained of work, but the GPU Operator's parts hold the GPUs although their labels say %s: %s. Look at the operator. %s"
+                    % (self.name, operators.PAUSED, pods.names(self.result["blockers"]), self.stands()))
+            self.sleep(max(0.05, min(wait, deadline - self.clock())))
+            wait = min(wait * 1.5, 10)
+
+    # Everything else
+
+    def resume(self, wanted):
+        """Lift our mark and put back what was there; what is not ours stays."""
+        self.read()
+        self.write(lambda node: mark.lift(node, self.token).merged(wanted))
+
+    def bring(self, wanted):
+        self.read()
+        self.write(lambda dummy: wanted)
+
+    def info(self, policy):
+        """How the node stands; nothing is changed."""
+        self.read()
+        listed, decision = self.look(policy)
+        self.result["operators"] = operators.found(self.after, listed)
+        self.result["blockers"] = decision.blockers
+        self.result["holding"] = [dict((key, entry[key]) for key in ("namespace", "pod", "gpu")) for entry in decision.going]
+        self.result["drained"] = change.unschedulable(self.after) and not decision.going and not decision.blockers

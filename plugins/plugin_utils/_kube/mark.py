@@ -1,0 +1,106 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who took a node out of service, and how it is put back as it was. Pure.
+
+The mark is an annotation, written in the same patch that makes the node unschedulable, so that there is no moment in which one is there
+without the other. It holds what was found: whether the node was unschedulable, labels of operators that were changed, and the mark of
+another that it covers.
+
+Private to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+import json
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.change import Change, annotations_of, labels_of, unschedulable
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import MARK
+
+_ENDS = " :/"  # what may follow a token: rollout-7:gpu-1 belongs to rollout-7, rollout-70 and rollout-7-b do not
+
+
+def same(token, found):
+    """Whether the found token is ours, or begins with ours."""
+    return bool(token) and (found == token or found.startswith(token) and found[len(token)] in _ENDS)
+
+
+def read(node):
+    """The mark on a node, or None. One that cannot be read is somebody else's: it has no token."""
+    text = annotations_of(node).get(MARK)
+    if text is None:
+        return None
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    found = found if isinstance(found, dict) else {}
+    labels = found.get("labels") if isinstance(found.get("labels"), dict) else {}
+    return {
+        "token": str(found.get("token") or ""),
+        "since": str(found.get("since") or ""),
+        "reason": str(found.get("reason") or ""),
+        "unschedulable": found.get("unschedulable") is True,
+        "labels": dict((key, pair) for key, pair in labels.items() if isinstance(pair, list) and len(pair) == 2),
+        "earlier": found.get("earlier") if isinstance(found.get("earlier"), str) else None,
+    }
+
+
+def ours(node, token):
+    """The mark, when it is ours."""
+    mark = read(node)
+    return mark if mark is not None and same(token, mark["token"]) else None
+
+
+def standing(node, token):
+    """Who holds the node: ours, an operator (or another's mark), or nobody; and what was there before us."""
+    mark = read(node)
+    if mark is not None and same(token, mark["token"]):
+        previous = {"unschedulable": mark["unschedulable"], "labels": dict((key, pair[0]) for key, pair in sorted(mark["labels"].items()))}
+        return {"owner": "ours", "token": mark["token"], "since": mark["since"], "reason": mark["reason"], "previous": previous}
+    held = mark is not None or unschedulable(node)
+    found = mark or {"token": "", "since": "", "reason": ""}
+    return {
+        "owner": "operator" if held else "none",
+        "token": found["token"], "since": found["since"], "reason": found["reason"], "previous": None,
+    }
+
+
+def _text(mark):
+    return json.dumps(mark, sort_keys=True, separators=(",", ":"))
+
+
+def place(node, token, reason, now, labels=None):
+    """Make the node unschedulable under our mark, with labels of operators set besides."""
+    mark = ours(node, token)
+    if mark is None:
+        mark = {
+            "token": token, "since": now, "reason": reason, "unschedulable": unschedulable(node),
+            "labels": {}, "earlier": annotations_of(node).get(MARK),
+        }
+    elif not unschedulable(node):
+        # Somebody put it back meanwhile: schedulable is what was found.
+        mark["unschedulable"] = False
+    return Change(unschedulable=True).merged(hold(node, mark, labels or {}))
+
+
+def hold(node, mark, labels):
+    """Set labels, and keep in the mark what they were."""
+    found = labels_of(node)
+    kept = dict(mark["labels"])
+    for key, value in labels.items():
+        if found.get(key) != value:
+            kept[key] = [found.get(key), value]
+    return Change(labels=dict(labels), annotations={MARK: _text(dict(mark, labels=kept))})
+
+
+def lift(node, token):
+    """Put the node back as it was found; nothing when the mark is not ours."""
+    mark = ours(node, token)
+    if mark is None:
+        return Change()
+    found = labels_of(node)
+    # A label that is no longer what we made it has another owner by now.
+    labels = dict((key, pair[0]) for key, pair in mark["labels"].items() if found.get(key) == pair[1])
+    back = None if mark["unschedulable"] else False
+    return Change(unschedulable=back, labels=labels, annotations={MARK: mark["earlier"]})

@@ -1,0 +1,100 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Others that change GPU nodes of a cluster by themselves: NVIDIA's GPU Operator and NVSentinel. Pure.
+
+They are known by the labels they read and write, and are told to keep off by those same labels.
+
+Private to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import pods
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.change import labels_of
+
+DEPLOY = "nvidia.com/gpu.deploy."
+DRIVER = DEPLOY + "driver"
+PAUSED = "paused-for-driver-upgrade"
+UPGRADE_STATE = "nvidia.com/gpu-driver-upgrade-state"
+UPGRADE_SKIP = "nvidia.com/gpu-driver-upgrade.skip"
+UPGRADE_QUIET = ("", "upgrade-done")
+DRIVER_PODS = (("app", "nvidia-driver-daemonset"), ("app.kubernetes.io/component", "nvidia-driver"))
+
+SENTINEL_STATE = "dgxc.nvidia.com/nvsentinel-state"
+SENTINEL_PREFIX = "nvsentinel.dgxc.nvidia.com/"
+SENTINEL_MANAGED = (SENTINEL_PREFIX + "managed", "k8saas.nvidia.com/ManagedByNVSentinel")  # since some version, and before it
+SENTINEL_NAMESPACE = "nvsentinel"
+
+OPERATOR = "GPU Operator"
+SENTINEL = "NVSentinel"
+
+
+def found(node, listed):
+    """Who is there: OPERATOR and SENTINEL, or some of them."""
+    labels = labels_of(node)
+    here = []
+    if UPGRADE_STATE in labels or any(key.startswith(DEPLOY) for key in labels) or any(_is_driver(pod) for pod in listed):
+        here.append(OPERATOR)
+    known = (SENTINEL_STATE,) + SENTINEL_MANAGED
+    monitors = any((pod.get("metadata") or {}).get("namespace") == SENTINEL_NAMESPACE for pod in listed)
+    if monitors or any(key in known or key.startswith(SENTINEL_PREFIX) for key in labels):
+        here.append(SENTINEL)
+    return here
+
+
+def _is_driver(pod):
+    labels = (pod.get("metadata") or {}).get("labels") or {}
+    return any(labels.get(key) == value for key, value in DRIVER_PODS) and not pods.finished(pod)
+
+
+def at_work(node, listed, held=()):
+    """Why the node cannot be taken from them now: sentences, none when it can. HELD: labels that we set ourselves."""
+    labels = labels_of(node)
+    why = []
+    if labels.get(DRIVER) == "true" or any(_is_driver(pod) for pod in listed):
+        why.append(
+            "the GPU Operator owns the driver of this node (label %s=%s): change the driver in its ClusterPolicy. If the driver is the host's own, "
+            "label the node %s=pre-installed" % (DRIVER, labels.get(DRIVER, ""), DRIVER))
+    state = labels.get(UPGRADE_STATE, "")
+    if state not in UPGRADE_QUIET:
+        why.append("an upgrade by the GPU Operator is under way (label %s=%s): let it end, or mend it if it failed" % (UPGRADE_STATE, state))
+    paused = sorted(key for key, value in labels.items() if key.startswith(DEPLOY) and value.startswith("paused-") and key not in held)
+    if paused:
+        why.append("somebody has paused the GPU Operator's parts on this node (label %s=%s): let that work end" % (paused[0], labels[paused[0]]))
+    if labels.get(SENTINEL_STATE):
+        why.append("NVSentinel is repairing this node (label %s=%s): let it end, or cancel it" % (SENTINEL_STATE, labels[SENTINEL_STATE]))
+    return why
+
+
+def keep_off(node, listed):
+    """Labels that tell both not to begin anything on the node; set together with the mark."""
+    here = found(node, listed)
+    labels = labels_of(node)
+    wanted = {}
+    if OPERATOR in here and UPGRADE_STATE in labels:
+        wanted[UPGRADE_SKIP] = "true"
+    if SENTINEL in here:
+        wanted.update((key, "false") for key in SENTINEL_MANAGED)
+    return wanted
+
+
+def operands_off(node):
+    """Labels that take the GPU Operator's parts off the node: they hold the GPUs open. Those that are not wanted there stay as they are."""
+    return dict((key, PAUSED) for key, value in labels_of(node).items() if key.startswith(DEPLOY) and key != DRIVER and value == "true")
+
+
+def _selects(pod, keys):
+    spec = pod.get("spec") or {}
+    if any(key in keys for key in spec.get("nodeSelector") or {}):
+        return True
+    affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    for term in affinity.get("nodeSelectorTerms") or []:
+        if any(each.get("key") in keys for each in term.get("matchExpressions") or []):
+            return True
+    return False
+
+
+def operands(listed, keys):
+    """Pods on the node that run there because of these labels, and have to end when the labels say otherwise."""
+    return [pods.describe(pod) for pod in listed if pods.controller(pod) == "DaemonSet" and not pods.finished(pod) and _selects(pod, keys)]

@@ -1,0 +1,146 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which pods of a node have to go, which may not be touched, and which forbid to begin. Pure: pods in, decision out.
+
+Private to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+GPU_RESOURCES = ("nvidia.com/gpu", "nvidia.com/mig-")  # how the names begin: nvidia.com/gpu.shared and all MIG profiles too
+MIRROR = "kubernetes.io/config.mirror"
+FINISHED = ("Succeeded", "Failed")
+SHOWN = 10  # pods named in one message
+
+REASONS = {
+    "unmanaged": "no controller would make it anew: set unmanaged_pods to evict",
+    "emptydir": "it loses the data of an emptyDir volume: set emptydir_pods to evict",
+    "daemonset": "a DaemonSet would put it back at once: set daemonset_pods to leave",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Policy:
+    """What may happen to which pods."""
+
+    scope: str = "gpu"  # gpu: only pods that hold GPUs; all
+    daemonset: str = "leave"  # leave, refuse
+    unmanaged: str = "refuse"  # refuse, evict
+    emptydir: str = "refuse"  # refuse, evict
+
+
+@dataclasses.dataclass
+class Decision:
+    """GOING: to evict or to wait for, GPU holders first. BLOCKERS: what the policy does not allow. LEFT: pods that stay, and why."""
+
+    going: list
+    blockers: list
+    left: list
+
+
+def _holds(resources):
+    for kind in ("requests", "limits"):
+        for name, amount in ((resources or {}).get(kind) or {}).items():
+            if name.startswith(GPU_RESOURCES) and str(amount) not in ("", "0"):
+                return True
+    return False
+
+
+def holds_gpu(pod):
+    """Whether the pod asked for GPUs: as an extended resource in any container, or by a claim of dynamic resource allocation.
+
+    What a claim is for stands in another object, which need not be readable: any claim counts."""
+    spec = pod.get("spec") or {}
+    if spec.get("resourceClaims"):
+        return True
+    containers = (spec.get("containers") or []) + (spec.get("initContainers") or [])
+    return any(_holds(each.get("resources")) or (each.get("resources") or {}).get("claims") for each in containers)
+
+
+def controller(pod):
+    """The kind of what makes the pod anew, or nothing."""
+    for owner in (pod.get("metadata") or {}).get("ownerReferences") or []:
+        if owner.get("controller"):
+            return str(owner.get("kind") or "")
+    return ""
+
+
+def describe(pod):
+    meta = pod.get("metadata") or {}
+    return {
+        "namespace": str(meta.get("namespace") or ""),
+        "pod": str(meta.get("name") or ""),
+        "uid": str(meta.get("uid") or ""),
+        "gpu": holds_gpu(pod),
+        "terminating": str(meta.get("deletionTimestamp") or ""),
+        "finalizers": [str(each) for each in meta.get("finalizers") or []],
+    }
+
+
+def blocker(entry, reason, message, budget=""):
+    return {"namespace": entry["namespace"], "pod": entry["pod"], "reason": reason, "budget": budget, "message": message}
+
+
+def finished(pod):
+    return (pod.get("status") or {}).get("phase") in FINISHED
+
+
+def _kept(pod, policy):
+    """Why a pod stays whatever is wanted; empty when it may go."""
+    if MIRROR in ((pod.get("metadata") or {}).get("annotations") or {}):
+        return "mirror"
+    if controller(pod) == "DaemonSet" and policy.daemonset == "leave":
+        return "daemonset"
+    return ""
+
+
+def _forbidden(pod, policy):
+    """The first rule of the policy that the pod meets; empty when it may be evicted."""
+    if controller(pod) == "DaemonSet":
+        return "daemonset"
+    if not controller(pod) and policy.unmanaged != "evict":
+        return "unmanaged"
+    if policy.emptydir != "evict" and any("emptyDir" in volume for volume in (pod.get("spec") or {}).get("volumes") or []):
+        return "emptydir"
+    return ""
+
+
+def decide(pods, policy):
+    """What becomes of each pod of the node."""
+    going, blockers, left = [], [], []
+    for pod in pods:
+        entry = describe(pod)
+        if finished(pod) or policy.scope == "gpu" and not entry["gpu"]:
+            continue
+        kept = _kept(pod, policy)
+        if kept:
+            left.append({"namespace": entry["namespace"], "pod": entry["pod"], "reason": kept, "gpu": entry["gpu"]})
+            continue
+        # What terminates already goes without us: no rule can hold it back.
+        reason = "" if entry["terminating"] else _forbidden(pod, policy)
+        if reason:
+            blockers.append(blocker(entry, reason, REASONS[reason]))
+        else:
+            going.append(entry)
+    going.sort(key=lambda entry: (not entry["gpu"], entry["namespace"], entry["pod"]))
+    return Decision(going, blockers, left)
+
+
+def now_due(going):
+    """Those whose turn it is: the others wait until no pod that holds a GPU is left."""
+    holders = [entry for entry in going if entry["gpu"]]
+    return holders or going
+
+
+def names(entries):
+    """C(default/a (reason), default/b) for a message, never longer than a screen."""
+    shown = []
+    for entry in entries[:SHOWN]:
+        text = "%s/%s" % (entry["namespace"], entry["pod"])
+        why = entry.get("message") or entry.get("reason")
+        shown.append("%s (%s)" % (text, why) if why else text)
+    more = len(entries) - SHOWN
+    return ", ".join(shown) + (" and %d more" % more if more > 0 else "")

@@ -1,0 +1,71 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Words of the API: names, keys and errors that more than one part needs.
+
+Private to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+import re
+
+PREFIX = "gpufleet.lifecycle/"
+MARK = PREFIX + "mark"  # the annotation that says who took the node out of service, and what was found
+
+_NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_KEY_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+class KubeError(Exception):
+    """What the operator has to know, in whole sentences."""
+
+
+class Refused(KubeError):
+    """Nothing was changed, because of what was found. BLOCKERS says what."""
+
+    def __init__(self, message, blockers=()):
+        super().__init__(message)
+        self.blockers = list(blockers)
+
+
+class ApiError(KubeError):
+    """The API server answered, and the answer was no."""
+
+    def __init__(self, message, status, answer=None):
+        super().__init__(message)
+        self.status = status
+        self.answer = answer if isinstance(answer, dict) else {}
+
+    @property
+    def causes(self):
+        return [str(cause.get("message") or "") for cause in (self.answer.get("details") or {}).get("causes") or []]
+
+    @property
+    def reasons(self):
+        return [str(cause.get("reason") or "") for cause in (self.answer.get("details") or {}).get("causes") or []]
+
+
+def node_name_problem(name):
+    """Why this can be no node's name; empty when it can."""
+    if len(name) <= 253 and _NODE_NAME.fullmatch(name):
+        return ""
+    return "%r cannot be the name of a Kubernetes node: expected lower-case letters, digits, '-' and '.'" % (name,)
+
+
+def key_problem(key):
+    """Why this can be no key of a label, an annotation or a taint; empty when it can."""
+    prefix, slash, name = key.rpartition("/")
+    if slash and (not prefix or len(prefix) > 253 or not _NODE_NAME.fullmatch(prefix)):
+        return "the part of the key %r before '/' is no DNS name" % (key,)
+    if len(name) > 63 or not _KEY_NAME.fullmatch(name):
+        return "the key %r needs a name of 1 to 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends" % (key,)
+    return ""
+
+
+def value_problem(value):
+    """Why this can be no value of a label or a taint; empty when it can."""
+    if value == "" or len(value) <= 63 and _KEY_NAME.fullmatch(value):
+        return ""
+    return "the value %r is none of at most 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends" % (value,)

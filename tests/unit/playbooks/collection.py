@@ -1,0 +1,62 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A collection for stub nodes: what decides is the checkout's own, what would touch a machine is a stub."""
+
+from __future__ import annotations
+
+import pathlib
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+STUB = HERE / "stub"
+REAL = (
+    "galaxy.yml",
+    "meta",
+    "roles/gpu_node_upgrade",
+    "roles/gpu_scheduler",
+    "plugins/action/dkms_module.py",
+    "plugins/action/driver_reload.py",
+    "plugins/action/rollout_control.py",
+    "plugins/action/rollout_gate.py",
+    "plugins/action/rollout_plan.py",
+    "plugins/action/rollout_report.py",
+    "plugins/action/rollout_step.py",
+    "plugins/callback/rollout_progress.py",
+    "plugins/doc_fragments",
+    "plugins/module_utils/_rollout_options.py",
+    "plugins/modules/artifact_store.py",
+    "plugins/modules/rollout_control.py",
+    "plugins/modules/rollout_gate.py",
+    "plugins/modules/rollout_plan.py",
+    "plugins/modules/rollout_report.py",
+    "plugins/modules/rollout_step.py",
+    "plugins/plugin_utils",
+    # Slurm's commands are stubs, and whoever calls them is real.
+    "plugins/modules/slurm_node.py",
+    "plugins/module_utils/_slurm",
+    "plugins/module_utils/_driver",
+    # The bundles of evidence are written for real.
+    "plugins/action/artifact_store.py",
+    "plugins/action/gpu_evidence.py",
+    "plugins/module_utils/_artifacts.py",
+    "plugins/module_utils/_evidence_options.py",
+    "plugins/module_utils/_nvml",
+)
+
+
+def link(source, target):
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if not target.exists():
+        target.symlink_to(source)
+
+
+def make(place, real=(), stubs=(STUB,), without=()):
+    """The collection in PLACE: REAL and what else of the checkout is named, then the files of the stubs, the first of a name; WITHOUT some of theirs."""
+    for name in REAL + tuple(real):
+        link(ROOT / name, place / name)
+    for base in stubs:
+        for source in sorted(base.rglob("*")):
+            name = source.relative_to(base)
+            if source.is_file() and source.parent != base and "__pycache__" not in source.parts and name.parts[0] not in without:
+                link(source, place / name)

@@ -1,0 +1,150 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The course of nodes that Slurm gives work: who is drained when, and who is put back."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import host_tasks
+
+OLD, NEW = "1.0.1", "2.0.1"
+ID = "upgrade-" + NEW
+DRAIN = "drain gpufleet:%s driver %s" % (ID, NEW)
+
+
+def wait_for(condition, seconds=120):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.2)
+
+
+def test_a_node_is_drained_upgraded_and_resumed(fleet):
+    fleet.add("a1", slurm={"gres": "gpu:h100:2"})
+    fleet.add("a2", slurm={"state": "IDLE+DRAIN", "reason": "bad fan"})
+    arguments, variables = fleet.use_slurm()
+    variables.update(fleet.install_for_real())
+    result = fleet.run("upgrade", *arguments, gpu_node_upgrade_gate_patience=180, gpu_node_upgrade_gate_patience_max=180, **variables)
+    assert result.rc == 0 and result.states == {"a1": "done", "a2": "done"}
+    assert fleet.slurm("a1") == ("IDLE", "", [DRAIN, "resume"])
+    assert fleet.slurm("a2") == ("IDLE+DRAIN", "bad fan", []), "what an operator drained stays drained"
+    assert "drain (in slurm)" in result.output
+    tasks = host_tasks.way(result.host_tasks, ["a1"])
+    assert len(tasks) <= host_tasks.LIMIT - host_tasks.PREFLIGHT + host_tasks.SCHEDULER, "\n".join(tasks)
+
+
+def test_a_node_whose_jobs_do_not_end_is_not_touched_and_serves_again(fleet):
+    fleet.add("a1", jobs=2)
+    arguments, variables = fleet.use_slurm()
+    result = fleet.run("upgrade", *arguments, **dict(variables, gpu_scheduler_drain_timeout=2))
+    assert result.rc == 2 and result.states == {"a1": "failed"} and fleet.touched() == []
+    reason = result.report["nodes"]["a1"]["reason"]
+    assert reason.startswith("n-a1 is not empty in Slurm after 2 s, 2 jobs hold it: job 4711 (user kim, partition batch, RUNNING, 1:00 left), job 4712")
+    assert fleet.slurm("a1") == ("IDLE", "", [DRAIN, "resume"]), "our own drain is lifted"
+    assert [step["name"] for step in result.report["nodes"]["a1"]["steps"]] == ["evidence", "drain"]
+
+
+def test_what_was_seen_of_a_node_at_work_is_seen_again_when_it_is_empty(fleet):
+    fleet.add("a1", busy=True, jobs=1, jobs_after_drain=0)
+    fleet.add("a2", busy=True)
+    arguments, variables = fleet.use_slurm()
+    process = fleet.start("upgrade", *arguments, rollout_max_down=2, rollout_failure_budget=9, **variables)
+    try:
+        wait_for(lambda: fleet.slurm("a1")[2])
+        fleet.change("a1", busy=False)
+        process.wait(timeout=300)
+    finally:
+        process.kill()
+        process.wait()
+        process.log.close()
+    assert fleet.states(ID) == {"a1": "done", "a2": "failed"}, (fleet.directory / "output0").read_text()[-3000:]
+    assert fleet.document("a1", "baseline")["snapshot"]["gpus"][0]["compute_processes"]["value"] == []
+    assert fleet.slurm("a2") == ("IDLE", "", [DRAIN, "resume"]), "somebody works there beside Slurm"
+    assert fleet.touched() == ["a1"]
+
+
+def test_a_node_that_was_drained_in_vain_is_resumed(fleet):
+    for name in ("a1", "a2"):
+        fleet.add(name, cannot_install=[NEW], slow_s=4)
+    arguments, variables = fleet.use_slurm()
+    result = fleet.run("upgrade", *arguments, rollout_max_draining=2, **variables)
+    assert result.rc == 2
+    first, other = sorted(result.states, key=result.states.get, reverse=True)
+    assert result.states == {first: "rolled_back", other: "pending"} and fleet.touched() == [first]
+    assert fleet.slurm(first) == fleet.slurm(other) == ("IDLE", "", [DRAIN, "resume"])
+
+
+def test_a_node_that_is_quarantined_stays_drained(fleet):
+    fleet.add("a1", half_installs=[NEW], cannot_install=[OLD])
+    fleet.add("a2", sick_at_work_with=[NEW])
+    arguments, variables = fleet.use_slurm()
+    result = fleet.run("upgrade", *arguments, rollout_failure_budget=9, rollout_max_down=2, rollout_on_failure="quarantine", rollout_canaries=["a2"],
+                       rollout_canary_failures=1, rollout_canary_soak_s=1, gpu_node_upgrade_soak_interval=1, **variables)
+    assert result.rc == 2 and result.states == {"a1": "pending", "a2": "quarantined"}
+    state, reason, log = fleet.slurm("a2")
+    assert state == "IDLE+DRAIN" and reason.startswith("gpufleet:%s quarantined: " % ID) and log[:2] == [DRAIN, "resume"], "it had served again already"
+    again = fleet.run("upgrade", *arguments, rollout_id="again", upgrade_hosts="a1", **variables)
+    assert again.rc == 2 and fleet.read("a1")["running"] == []
+    assert fleet.slurm("a1") == ("IDLE+DRAIN", "gpufleet:again driver 2.0.1", ["drain gpufleet:again driver 2.0.1"])
+
+
+def test_a_node_whose_scheduler_does_not_take_it_back_keeps_its_driver(fleet):
+    fleet.add("a1", slurm={"refuses": "resume"})
+    arguments, variables = fleet.use_slurm()
+    result = fleet.run("upgrade", *arguments, **variables)
+    assert result.rc == 2 and result.states == {"a1": "quarantined"}
+    reason = result.report["nodes"]["a1"]["reason"]
+    assert reason.startswith("driver 2.0.1 runs and passed, and its scheduler did not take the node back: n-a1: slurmctld does not answer"), reason
+    assert fleet.read("a1")["loaded"] == NEW and fleet.slurm("a1")[0] == "IDLE+DRAIN"
+
+
+def test_slurm_that_cannot_be_asked_is_told_before_anything_is_done(fleet):
+    fleet.add("a1", slurm={"away": True})
+    fleet.add("a2", slurm={"gres": "gpu:h100:8"})
+    arguments, variables = fleet.use_slurm()
+    result = fleet.run("upgrade", *arguments, rollout_failure_budget=9, **variables)
+    reasons = {name: node["reason"] for name, node in result.report["nodes"].items()}
+    assert result.rc == 2 and result.states == {"a1": "failed", "a2": "failed"} and fleet.touched() == []
+    assert reasons["a1"].startswith("n-a1: slurmctld does not answer") and "Slurm has 8 GPUs for it (Gres=gpu:h100:8), and the node has 2" in reasons["a2"]
+    assert fleet.slurm("a1")[2] == fleet.slurm("a2")[2] == []
+    unnamed = fleet.run("upgrade", *arguments, rollout_id="unnamed", upgrade_hosts="a2", **dict(variables, gpu_scheduler_slurm_host=""))
+    assert unnamed.rc == 2 and "gpu_scheduler_slurm_host is empty" in unnamed.output and fleet.touched() == []
+
+
+def killed_at(fleet, where, arguments, variables):
+    first = fleet.start("upgrade", *arguments, **variables)
+    try:
+        wait_for(lambda: "waits" in fleet.read("a1")["log"])
+    finally:
+        first.kill()
+        first.wait()
+        first.log.close()
+    fleet.change("a1", waits_at=[])
+    time.sleep(1)
+
+
+def test_a_killed_controller_leaves_no_drain_behind(fleet):
+    fleet.add("a1", waits_at=["show"])
+    arguments, variables = fleet.use_slurm()
+    killed_at(fleet, "show", arguments, variables)
+    assert fleet.slurm("a1")[0] == "IDLE+DRAIN"
+    # It may not go on: what was drained in vain is lifted, and the node keeps its place.
+    assert fleet.run("rollout_control", rollout_verb="stop", rollout_reason="enough").rc == 0
+    held = fleet.run("upgrade", *arguments, rollout_require_approval=True, **variables)
+    assert held.rc == 2 and fleet.slurm("a1") == ("IDLE", "", [DRAIN, "resume"]), fleet.slurm("a1")
+    result = fleet.run("upgrade", *arguments, **variables)
+    assert result.rc == 0 and result.states == {"a1": "done"}
+    assert fleet.slurm("a1") == ("IDLE", "", [DRAIN, "resume", DRAIN, "resume"])
+
+
+def test_another_controller_finishes_and_lifts_the_mark_of_the_first(fleet):
+    fleet.add("a1", waits_at=["health post"])
+    arguments, variables = fleet.use_slurm()
+    killed_at(fleet, "health post", arguments, variables)
+    result = fleet.run("upgrade", *arguments, **variables)
+    assert result.rc == 0 and result.states == {"a1": "done"}
+    assert fleet.slurm("a1") == ("IDLE", "", [DRAIN, "resume"]) and fleet.read("a1")["log"].count("installed " + NEW) == 1
+    assert json.loads((fleet.nodes / "a1" / "node.json").read_text())["loaded"] == NEW

@@ -1,0 +1,308 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Kernels are held, staged, removed and left out of security updates: decisions as tables, and the tasks on a package manager by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import kernel_set, kernel_task
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.apt import Apt
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.dnf import Dnf
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.transaction import nothing
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.recordings import kernel, write
+
+OLD, NEW = "6.1.0-50-amd64", "6.1.0-56-amd64"
+RELEASED, SECURITY = "6.1.176-1", "6.1.192-2"
+APT = list(kernel_set.PATTERNS["apt"])
+
+
+def have(version, hold=False, **more):
+    return dict({"version": version, "source": "linux", "status": "hi" if hold else "ii", "hold": hold, "size_kib": 1, "installed": True, "ok": True}, **more)
+
+
+def record(name, version, *depends):
+    return {"name": name, "version": version, "depends": [[item] for item in depends], "downloadable": True}
+
+
+INSTALLED = {"linux-image-" + OLD: have(RELEASED), "linux-headers-" + OLD: have(RELEASED), "linux-image-amd64": have(RELEASED),
+             "linux-libc-dev": have(RELEASED), "openssl": have("3.0.1"),
+             "bash": have("5.2"), "nvidia-smi": have("535.216.03-1"), "libssl3": have("3.0.1", True)}
+INDEX = {
+    "linux-image-" + NEW: [record("linux-image-" + NEW, SECURITY, "kmod", "initramfs-tools")],
+    "linux-headers-" + NEW: [record("linux-headers-" + NEW, SECURITY, "linux-headers-6.1.0-56-common", "linux-kbuild-6.1")],
+    "linux-headers-6.1.0-56-common": [record("linux-headers-6.1.0-56-common", SECURITY)],
+    "linux-image-amd64": [record("linux-image-amd64", SECURITY), record("linux-image-amd64", RELEASED)],
+}
+
+
+class Manager:
+    """What the tasks ask of apt, and what they do to it."""
+
+    name = "apt"
+    hold_problem = staticmethod(lambda: None)
+    arguments = staticmethod(Apt.arguments)
+    unattended_file = None
+    deferred_dkms_options = staticmethod(lambda: ["deferred"])
+
+    def __init__(self, root):
+        self.root = root
+        self.packages = {name: dict(item) for name, item in INSTALLED.items()}
+        self.log = []
+        self.also = {}  # what a transaction does beside what it was asked for
+        self.broken = []
+        self.fails = False
+
+    def installed(self):
+        return {name: dict(item) for name, item in self.packages.items()}
+
+    def interrupted(self, installed):
+        return [], self.broken
+
+    def index(self, pattern, also=()):
+        return {name: INDEX[name] for name in also if name in INDEX}
+
+    def security(self, names):
+        found = {"openssl": ["3.0.2"], "libssl3": ["3.0.2"], "linux-image-amd64": [SECURITY], "linux-libc-dev": [SECURITY],
+                 "nvidia-smi": ["535.261.03-1"], "bash": []}
+        return {name: found[name] for name in names if name in found}
+
+    def simulate(self, arguments, action="install", options=()):
+        result = nothing()
+        for word in arguments:
+            name, dummy, version = word.partition("=")
+            kind = "remove" if action == "remove" else "upgrade" if name in self.packages else "install"
+            result[kind].append({"name": name, "version": version})
+        for kind, name in self.also.items():
+            result[kind].append({"name": name, "version": "1"})
+        return result
+
+    def change(self, arguments, action="install", options=()):
+        self.log.append("%s %s" % (action, " ".join(arguments)))
+        assert not any(word.startswith("linux-image") for word in arguments) or action == "remove" or options == ["deferred"], "dkms builds in the transaction"
+        for word in arguments:
+            name, dummy, version = word.partition("=")
+            if action == "remove":
+                del self.packages[name]
+            else:
+                self.packages[name] = have(version)
+            if name == "linux-image-" + NEW and action == "install":
+                kernel(self.root, NEW)
+        if self.fails:
+            raise OSError("the disk is full")
+
+    def mark(self, action, names):
+        self.log.append("%s %s" % (action, " ".join(names)))
+        for name in names:
+            self.packages[name]["hold"] = action == "hold"
+
+
+@pytest.fixture(name="node")
+def a_node(tmp_path, monkeypatch):
+    kernel(tmp_path, OLD)
+    default = [OLD]
+    monkeypatch.setattr(kernel_task.boot_default, "act", lambda root, runner, release, uname: default[0] != release and default.__setitem__(0, release) is None)
+    monkeypatch.setattr(kernel_task.kernels, "find_next_boot", lambda root, runner, installed: (default[0], "test"))
+    manager = Manager(tmp_path)
+    manager.default = default
+
+    def run(state, acting=True, **options):
+        params = dict({"state": state, "kernel": NEW, "patterns": None, "pin": True, "exclude_unattended": True}, **options)
+        task = kernel_task.Task(params, manager, None, str(tmp_path), lambda: os.uname().__class__(("Linux", "n", OLD, "v", "x86_64")), lambda: manager.now)
+        return task.run(acting)
+
+    manager.now = 1000.0
+    manager.run = run
+    return manager
+
+
+KERNEL_NAMES = ["linux-headers-" + OLD, "linux-image-" + OLD, "linux-image-amd64"]
+
+
+def test_a_kernel_is_held_pinned_and_told_of(node, tmp_path):
+    seen = node.run("held", acting=False)
+    assert seen["changed"] and node.log == [] and not (tmp_path / "etc").exists()
+    first = node.run("held")
+    assert first["actions"] == seen["actions"] and node.log == ["hold " + " ".join(KERNEL_NAMES)]
+    pin = (tmp_path / kernel_task.PIN.lstrip("/")).read_text()
+    assert "Package: %s\nPin: version %s\nPin-Priority: 1001\n" % (" ".join(KERNEL_NAMES), RELEASED) in pin
+    assert pin.rstrip().endswith("Package: linux-image-* linux-headers-* linux-modules-[0-9]* linux-image-amd64\nPin: version *\nPin-Priority: -1")
+    own = "linux-headers-%s* linux-modules-%s* linux-headers-6.1.0-50 linux-headers-6.1.0-50-common" % (OLD, OLD)
+    assert "Package: %s\nPin: version *\nPin-Priority: 500" % own in pin
+    assert '"^linux-image-";' in (tmp_path / kernel_task.UNATTENDED.lstrip("/")).read_text()
+    node.now += 40 * 24 * 3600
+    second = node.run("held")
+    assert second["changed"] is False and second["held_days"] == 40
+    assert second["security_kept_out"] == {"linux-image-amd64": SECURITY}
+    assert [row["newer"] for row in second["holds"] if row["package"] == "linux-image-amd64"] == [[SECURITY]]
+    assert set(json.loads((tmp_path / kernel_task.RECORD.lstrip("/")).read_text())) == set(KERNEL_NAMES)
+
+
+def test_a_hold_is_lifted_whole(node, tmp_path):
+    node.run("held")
+    freed = node.run("free")
+    assert len(freed["actions"]) == 3 and freed["holds"] == [] and freed["held_days"] is None
+    assert not (tmp_path / kernel_task.PIN.lstrip("/")).exists() and not (tmp_path / kernel_task.UNATTENDED.lstrip("/")).exists()
+    assert node.run("free")["changed"] is False
+
+
+def test_a_kernel_without_its_pin_or_exclusion(node, tmp_path):
+    node.run("held", pin=False, exclude_unattended=False)
+    assert not (tmp_path / "etc").exists()
+
+
+def test_nothing_to_hold_or_no_way_to(node):
+    with pytest.raises(kernel_task.Refused, match="no kernel package is installed"):
+        node.run("held", patterns=["vmlinux-"])
+    node.hold_problem = lambda: ("the plugin is off", "switch it on")
+    with pytest.raises(kernel_task.Refused, match="the plugin is off. Next step: switch it on"):
+        node.run("held")
+    node.broken = ["bash"]
+    with pytest.raises(kernel_task.Refused, match="half done: bash"):
+        node.run("updated")
+    assert node.log == []
+
+
+def test_a_kernel_is_staged_beside_the_one_that_runs(node):
+    node.run("held")
+    node.log.clear()
+    seen = node.run("staged", acting=False)
+    assert seen["changed"] and node.log == []
+    result = node.run("staged")
+    assert node.log == ["install linux-headers-%s=%s linux-headers-6.1.0-56-common=%s linux-image-%s=%s" % (NEW, SECURITY, SECURITY, NEW, SECURITY),
+                        "hold linux-headers-%s linux-headers-6.1.0-56-common linux-image-%s" % (NEW, NEW)]
+    assert result["kernels"]["installed"] == [OLD, NEW] and result["kernels"]["next_boot"] == OLD
+    assert node.run("staged")["changed"] is False
+
+
+def test_a_new_kernel_that_took_the_default_loses_it_again_and_all_is_held_even_when_the_installation_fails(node):
+    node.fails = True
+    change = node.change
+    node.change = lambda arguments, options: (node.default.__setitem__(0, NEW), change(arguments, options=options))
+    with pytest.raises(OSError):
+        node.run("staged")
+    assert node.default == [OLD] and node.packages["linux-image-" + NEW]["hold"]
+
+
+def test_a_kernel_that_cannot_boot_after_all(node):
+    node.change = lambda arguments, options: None
+    with pytest.raises(kernel_task.Refused, match="cannot boot"):
+        node.run("staged")
+
+
+@pytest.mark.parametrize(("also", "words"), [
+    ({"upgrade": "bash"}, "change packages that are not the kernel's: bash"),
+    ({"install": "nvidia-smi"}, "not the kernel's: nvidia-smi"),
+    ({"upgrade": "linux-image-amd64"}, "replace kernel packages that are installed: linux-image-amd64"),
+    ({"remove": "bash"}, "remove packages: bash"),
+])
+def test_a_staging_that_would_do_something_else(node, also, words):
+    node.also = also
+    with pytest.raises(kernel_task.Refused, match=words):
+        node.run("staged")
+    assert node.log == []
+
+
+def test_a_staging_that_would_not_bring_it():
+    assert kernel_set.staging_refusals(nothing(), {"linux-image-x": "1"}, APT, "apt") == ["the transaction would not bring what was asked for: linux-image-x"]
+
+
+def test_a_kernel_that_nobody_offers(node):
+    with pytest.raises(kernel_task.Refused, match="there is no linux-headers-9.9.9, linux-image-9.9.9"):
+        node.run("staged", kernel="9.9.9")
+
+
+def test_a_staged_kernel_is_removed(node):
+    node.run("staged")
+    node.log.clear()
+    node.run("removed")
+    assert node.log == ["remove linux-headers-%s linux-image-%s" % (NEW, NEW)]
+    assert node.run("removed")["changed"] is False
+
+
+@pytest.mark.parametrize(("release", "default"), [(OLD, NEW), (NEW, NEW), (NEW, None)])
+def test_a_kernel_that_runs_or_boots_next_is_not_removed(node, release, default):
+    node.run("staged")
+    node.default[0] = default
+    with pytest.raises(kernel_task.Refused, match="is not removed: %s runs and" % OLD):
+        node.run("removed", kernel=release)
+    assert "linux-image-" + release in node.packages
+
+
+def test_a_kernel_that_something_needs_is_not_removed(node):
+    node.run("staged")
+    node.also = {"remove": "bash"}
+    with pytest.raises(kernel_task.Refused, match="these would go with it: bash"):
+        node.run("removed")
+
+
+def test_security_updates_leave_out_what_is_held_the_kernel_and_the_driver(node):
+    node.run("held")
+    node.log.clear()
+    result = node.run("updated")
+    assert node.log == ["install linux-libc-dev=%s openssl=3.0.2" % SECURITY]
+    assert result["changed"] and node.run("updated")["changed"] is False
+
+
+@pytest.mark.parametrize(("kind", "name", "words"), [
+    ("upgrade", "libssl3", "change packages that are held: libssl3"),
+    ("install", "linux-image-9", "change the kernel: linux-image-9"),
+    ("upgrade", "nvidia-smi", "change the driver: nvidia-smi"),
+    ("remove", "bash", "remove packages: bash"),
+    ("downgrade", "bash", "downgrade packages: bash"),
+    ("upgrade", "bash", "upgrade packages for another reason: bash"),
+])
+def test_security_updates_that_would_touch_something_else(node, kind, name, words):
+    node.also = {kind: name}
+    with pytest.raises(kernel_task.Refused, match=words):
+        node.run("updated")
+    assert node.log == []
+
+
+def test_security_updates_that_did_not_come(node):
+    node.change = lambda arguments: None
+    with pytest.raises(kernel_task.Refused, match="do not have the version that was asked for: linux-libc-dev, openssl"):
+        node.run("updated")
+
+
+def test_security_updates_need_apt(node):
+    node.name = "dnf"
+    with pytest.raises(kernel_task.Refused, match="with apt alone"):
+        node.run("updated", patterns=APT)
+
+
+def test_a_kernel_is_held_with_dnf(node, tmp_path):
+    """Version locks are dnf's own; dnf-automatic is kept out where it is installed."""
+    node.name, node.unattended_file = "dnf", "/etc/dnf/automatic.conf"
+    node.packages = {"kernel-core": have("5.14.0-427.el9"), "kernel-tools": have("5.14.0-427.el9")}
+    write(tmp_path, "/etc/dnf/automatic.conf", "[base]\nexcludepkgs = nvidia-driver*\n")
+    node.run("held", pin=True)
+    assert node.log == ["hold kernel-core"] and (tmp_path / "etc/dnf/automatic.conf").read_text() == "[base]\nexcludepkgs = nvidia-driver*, kernel*\n"
+    assert not (tmp_path / "etc/apt").exists()
+    node.run("free")
+    assert (tmp_path / "etc/dnf/automatic.conf").read_text() == "[base]\nexcludepkgs = nvidia-driver*\n"
+
+
+@pytest.mark.parametrize(("name", "manager", "expected"), [
+    ("linux-image-6.1.0-50-amd64", "apt", True), ("linux-modules-6.8.0-1-generic", "apt", True), ("linux-modules-nvidia-580-generic", "apt", False),
+    ("linux-generic-hwe-22.04", "apt", True), ("linux-libc-dev", "apt", False), ("kernel-core", "dnf", True), ("kernel", "dnf", True),
+    ("kernel-devel-matched", "dnf", True), ("kernel-tools", "dnf", False), ("kernelshark", "dnf", False),
+])
+def test_which_packages_are_the_kernels(name, manager, expected):
+    assert kernel_set.is_kernel(name, kernel_set.PATTERNS[manager]) is expected
+
+
+@pytest.mark.parametrize(("text", "kind"), [
+    ("ID=debian\n", Apt), ('ID="rocky"\nID_LIKE="rhel centos fedora"\n', Dnf), ("ID=ubuntu\nID_LIKE=debian\n", Apt), ("", Apt)])
+def test_the_package_manager_of_a_system(tmp_path, text, kind):
+    write(tmp_path, "/etc/os-release", text)
+    assert type(kernel_task.manager_of(None, str(tmp_path))) is kind
+
+
+def test_packages_of_a_kernel_with_dnf():
+    names = ("kernel-core", "kernel-modules", "kernel-devel")
+    assert kernel_set.packages_of("5.14.0-427.13.1.el9_4.x86_64", "dnf")[0] == dict.fromkeys(names, "5.14.0-427.13.1.el9_4")

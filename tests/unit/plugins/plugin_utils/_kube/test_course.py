@@ -1,0 +1,284 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change, mark, operators
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.course import CONFLICTS, Course
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.pods import Policy
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import KubeError, Refused
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._kube.fake import FakeApi, budget, refusal
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._kube.objects import node, pod
+
+OPTIONS = {"operators": "pause", "reason": "why", "timeout_s": 60, "grace_period_s": None}
+
+
+def course(api, token="r7", check=False, name="gpu-1"):
+    return Course(api, name, token, check, api.clock, api.sleep)
+
+
+def drain(api, check=False, policy=None, wanted=None, **options):
+    one = course(api, check=check)
+    one.drain(dict(OPTIONS, **options), wanted or change.Change(), policy or Policy())
+    return one.answer()
+
+
+def fails(api, kind=KubeError, **more):
+    one = course(api, check=more.pop("check", False))
+    with pytest.raises(kind) as caught:
+        one.drain(dict(OPTIONS, **{key: more.pop(key) for key in list(more) if key in OPTIONS}), change.Change(), more.pop("policy", Policy()))
+    return str(caught.value), one.answer()
+
+
+def test_a_drain_cordons_first_and_looks_again():
+    api = FakeApi(node(), [pod("a", gpus=1), pod("b")])
+    found = drain(api)
+    assert found["drained"] and found["changed"] and [each["pod"] for each in found["evicted"]] == ["a"]
+    assert found["mark"]["owner"] == "ours" and found["unschedulable"]
+    assert api.said.index("patch node") < api.said.index("evict a")
+    assert api.said[-1] == "list pods" and [each["metadata"]["name"] for each in api.there] == ["b"]
+    assert found["requests"] == api.requests
+
+
+def test_a_second_drain_changes_nothing():
+    api = FakeApi(node())
+    drain(api)
+    again = drain(api)
+    assert again["drained"] and not again["changed"] and again["diff"]["before"] == again["diff"]["after"]
+
+
+def test_holders_are_gone_before_others_are_touched():
+    api = FakeApi(node(), [pod("a"), pod("z", gpus=1)])
+    there = []
+    api.on_sleep = [lambda each: there.append((sorted(pod["metadata"]["name"] for pod in each.there), each.evictions()))]
+    assert drain(api, policy=Policy(scope="all"))["drained"]
+    assert api.evictions() == ["z", "a"]
+    assert all("a" not in evicted for names, evicted in there if "z" in names)
+
+
+def test_a_budget_that_gives_way_is_waited_for():
+    api = FakeApi(node(), [pod("a", gpus=1)])
+    api.answers["a"] = [budget("train"), budget("train"), None]
+    found = drain(api)
+    assert found["drained"] and found["blockers"] == [] and api.evictions() == ["a", "a", "a"]
+
+
+def test_a_budget_that_never_gives_way_is_named_and_the_node_stays_ours():
+    api = FakeApi(node(), [pod("a", gpus=1), pod("b", gpus=1)])
+    api.answers["a"] = [budget("train")]
+    text, found = fails(api)
+    assert "train" in text and "default/a" in text and "default/b" not in text and "60 s" in text and "state=resumed" in text and "token=r7" in text
+    assert not found["drained"] and found["mark"]["owner"] == "ours"
+    assert [(each["pod"], each["reason"], each["budget"]) for each in found["blockers"]] == [("a", "disruption_budget", "train")]
+    # Not hammered: the waits grow.
+    assert 4 <= api.evictions().count("a") <= 9
+
+
+def test_the_server_says_when_to_come_again():
+    api = FakeApi(node(), [pod("a", gpus=1)])
+    api.answers["a"] = [budget("train", after=12)]
+    fails(api)
+    assert api.evictions().count("a") <= 6
+
+
+def test_a_server_that_is_busy_is_no_budget():
+    api = FakeApi(node(), [pod("a", gpus=1)])
+    api.answers["a"] = [refusal(429, "too many requests, please try again later")]
+    dummy, found = fails(api)
+    assert [(each["reason"], each["budget"]) for each in found["blockers"]] == [("busy_server", "")]
+
+
+def test_two_budgets_on_one_pod():
+    api = FakeApi(node(), [pod("a", gpus=1)])
+    api.answers["a"] = [refusal(500, "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")]
+    text, found = fails(api)
+    assert "more than one PodDisruptionBudget" in text and found["blockers"][0]["reason"] == "server_error"
+
+
+@pytest.mark.parametrize("answer", [refusal(404), refusal(409, "uid"), refusal(403, "namespace", [("NamespaceTerminating", "it ends")])])
+def test_a_pod_that_is_gone_is_not_held_against_the_drain(answer):
+    api = FakeApi(node(), [pod("a", gpus=1)])
+    api.answers["a"] = [answer]
+    api.on_sleep = [lambda each: each.there.clear()]
+    found = drain(api)
+    assert found["drained"] and found["evicted"] == []
+
+
+def test_an_eviction_that_is_forbidden_ends_it():
+    api = FakeApi(node(), [pod("a", gpus=1)])
+    api.answers["a"] = [refusal(403, "may not")]
+    text, found = fails(api)
+    assert "may not" in text and found["changed"] and not found["drained"]
+
+
+def test_a_pod_of_the_same_name_with_another_uid_is_another_pod():
+    api = FakeApi(node(), [pod("a", gpus=1, uid="one")])
+
+    def come_back(each):
+        if not each.there and len(each.evictions()) == 1:
+            each.there.append(pod("a", gpus=1, uid="two"))
+
+    api.on_sleep = [come_back]
+    found = drain(api)
+    assert found["drained"] and [each["uid"] for each in found["evicted"]] == ["one", "two"]
+
+
+def test_pods_that_do_not_end_are_named_with_what_holds_them():
+    api = FakeApi(node(), [
+        pod("a", gpus=1, deleted="2026-11-21T20:00:00Z", finalizers=["example.org/keep"]), pod("b", gpus=1, owner=None, deleted="2026-11-21T20:00:00Z")])
+    text, found = fails(api)
+    assert "example.org/keep" in text and "2026-11-21T20:00:00Z" in text and "kubelet" in text
+    assert [each["reason"] for each in found["blockers"]] == ["terminating", "terminating"] and api.evictions() == []
+
+
+@pytest.mark.parametrize(("one", "reason"), [
+    (pod("a", gpus=1, owner=None), "unmanaged"), (pod("a", gpus=1, volumes=[{"name": "x", "emptyDir": {}}]), "emptydir")])
+def test_what_the_policy_forbids_is_said_before_anything_is_changed(one, reason):
+    api = FakeApi(node(), [one, pod("b", gpus=1)])
+    text, found = fails(api, Refused)
+    assert "default/a" in text and "Nothing was changed" in text and [each["reason"] for each in found["blockers"]] == [reason]
+    assert api.stored == node() and api.evictions() == [] and not found["changed"] and found["mark"]["owner"] == "none"
+
+
+def test_a_pod_that_comes_between_looking_and_cordoning_is_judged_too():
+    api = FakeApi(node(), [pod("b", gpus=1)])
+    api.on_sleep = [lambda each: each.there.append(pod("late", gpus=1, owner=None))]
+    text, found = fails(api, Refused)
+    assert "default/late" in text and "stays cordoned under our mark" in text and found["mark"]["owner"] == "ours"
+
+
+def test_daemonset_and_mirror_pods_are_never_touched():
+    api = FakeApi(node(), [pod("d", gpus=1, owner="DaemonSet"), pod("m", gpus=1, owner="Node", annotations={"kubernetes.io/config.mirror": "x"})])
+    found = drain(api, policy=Policy("all", "leave", "evict", "evict"))
+    assert found["drained"] and [(each["pod"], each["reason"]) for each in found["left"]] == [("d", "daemonset"), ("m", "mirror")]
+    assert api.evictions() == []
+
+
+@pytest.mark.parametrize(("denied", "word"), [(("patch", "nodes"), "patch nodes"), (("create", "pods"), "create pods/eviction")])
+def test_a_missing_permission_is_named_before_the_node_is_cordoned(denied, word):
+    api = FakeApi(node(), [pod("a", gpus=1)])
+    api.denied = {denied}
+    text, found = fails(api, Refused)
+    assert word in text and "rbac.yml" in text and api.stored == node() and not found["changed"]
+
+
+def test_somebody_else_writes_at_the_same_time():
+    api = FakeApi(node(labels={"a": "1"}), [])
+    api.races = [lambda one: one["metadata"]["labels"].update(a="2"), lambda one: one["spec"].update(unschedulable=True)]
+    found = drain(api, wanted=change.Change(labels={"b": "1"}))
+    assert api.stored["metadata"]["labels"] == {"a": "2", "b": "1"}
+    # The operator's cordon came between: it is found, is no part of our diff, and stays when ours is lifted.
+    assert found["diff"]["before"]["unschedulable"] is True
+    assert found["mark"]["previous"]["unschedulable"] is True
+    course(api).resume(change.Change())
+    assert api.stored["spec"] == {"unschedulable": True} and mark.read(api.stored) is None
+
+
+def test_somebody_else_writes_all_the_time():
+    api = FakeApi(node())
+    api.races = [lambda one: None] * (CONFLICTS + 1)
+    text, found = fails(api)
+    assert "%d times" % CONFLICTS in text and not found["changed"] and "unschedulable" not in api.stored["spec"]
+
+
+@pytest.mark.parametrize("owner", [node(unschedulable=True), node(annotations={"gpufleet.lifecycle/mark": '{"token":"r8"}'}, unschedulable=True)])
+def test_what_was_there_before_stays(owner):
+    api = FakeApi(owner)
+    assert drain(api)["mark"]["owner"] == "ours"
+    one = course(api)
+    one.resume(change.Change())
+    assert one.answer()["mark"]["owner"] == "operator" and one.answer()["changed"]
+    assert (api.stored["spec"], api.stored["metadata"]["annotations"]) == (owner["spec"], owner["metadata"]["annotations"])
+
+
+def test_a_resume_lifts_nothing_of_another():
+    api = FakeApi(node(unschedulable=True, annotations={"gpufleet.lifecycle/mark": '{"token":"r8"}'}))
+    one = course(api)
+    one.resume(change.Change())
+    assert not one.answer()["changed"] and api.said == ["get node"] and one.answer()["mark"]["token"] == "r8"
+
+
+def test_check_mode_says_what_would_happen_and_does_nothing():
+    api = FakeApi(node(), [pod("a", gpus=1), pod("b", gpus=1)])
+    api.answers["b"] = [budget("train")]
+    found = drain(api, check=True)
+    assert api.stored == node() and "patch node" not in api.said and api.evictions() == ["a dry", "b dry"]
+    assert found["changed"] and not found["drained"] and [each["pod"] for each in found["evicted"]] == ["a"]
+    assert [each["budget"] for each in found["blockers"]] == ["train"]
+    assert found["mark"]["owner"] == "ours" and found["diff"]["after"]["unschedulable"] and not found["diff"]["before"]["unschedulable"]
+    api.answers.clear()
+    assert drain(api, check=True)["drained"]
+
+
+def test_check_mode_refuses_what_would_be_refused():
+    fails(FakeApi(node(), [pod("a", gpus=1, owner=None)]), Refused, check=True)
+
+
+DEPLOY = {"nvidia.com/gpu.deploy.driver": "pre-installed", "nvidia.com/gpu.deploy.dcgm": "true", "nvidia.com/gpu-driver-upgrade-state": "upgrade-done",
+          "nvsentinel.dgxc.nvidia.com/managed": "true"}
+OPERAND = pod("dcgm", owner="DaemonSet", selector={"nvidia.com/gpu.deploy.dcgm": "true"})
+
+
+def test_operators_are_paused_and_resumed():
+    api = FakeApi(node(labels=DEPLOY), [pod("a", gpus=1), OPERAND])
+
+    def daemonset_controller(each):
+        if each.stored["metadata"]["labels"]["nvidia.com/gpu.deploy.dcgm"] != "true":
+            assert "a" not in [one["metadata"]["name"] for one in each.there], "the parts go when the work is gone"
+            each.there = [one for one in each.there if one["metadata"]["name"] != "dcgm"]
+
+    api.on_sleep = [daemonset_controller]
+    found = drain(api)
+    labels = api.stored["metadata"]["labels"]
+    assert found["drained"] and found["operators"] == ["GPU Operator", "NVSentinel"] and api.there == []
+    assert labels["nvidia.com/gpu.deploy.dcgm"] == operators.PAUSED and labels["nvidia.com/gpu.deploy.driver"] == "pre-installed"
+    assert labels["nvidia.com/gpu-driver-upgrade.skip"] == "true" and labels["nvsentinel.dgxc.nvidia.com/managed"] == "false"
+    assert drain(api)["changed"] is False
+    one = course(api)
+    one.resume(change.Change())
+    assert api.stored["metadata"]["labels"] == DEPLOY and api.stored["metadata"]["annotations"] == {}
+
+
+def test_parts_that_do_not_go_fail_the_drain():
+    api = FakeApi(node(labels=DEPLOY), [OPERAND])
+    text, found = fails(api)
+    assert "default/dcgm" in text and not found["drained"] and [each["reason"] for each in found["blockers"]] == ["operand"]
+    course(api).resume(change.Change())
+    assert api.stored["metadata"]["labels"] == DEPLOY
+
+
+@pytest.mark.parametrize(("labels", "wish", "word"), [
+    (dict(DEPLOY, **{"nvidia.com/gpu.deploy.driver": "true"}), "pause", "owns the driver"),
+    (dict(DEPLOY, **{"nvidia.com/gpu-driver-upgrade-state": "drain-required"}), "pause", "under way"),
+    ({"dgxc.nvidia.com/nvsentinel-state": "remediating"}, "pause", "NVSentinel"),
+    (DEPLOY, "refuse", "operators is refuse"),
+])
+def test_an_operator_at_work_is_not_interrupted(labels, wish, word):
+    api = FakeApi(node(labels=labels))
+    text, found = fails(api, Refused, operators=wish)
+    assert word in text and "Nothing was changed" in text and api.stored == node(labels=labels) and found["operators"]
+
+
+def test_operators_can_be_ignored():
+    api = FakeApi(node(labels=DEPLOY), [OPERAND])
+    assert drain(api, operators="ignore")["drained"] and api.stored["metadata"]["labels"] == DEPLOY
+
+
+def test_what_is_there_is_told_without_a_change():
+    api = FakeApi(node(labels=DEPLOY), [pod("a", gpus=1), pod("b", gpus=1, owner=None), OPERAND])
+    one = course(api, token="")
+    one.info(Policy())
+    found = one.answer()
+    assert api.said == ["get node", "list pods"] and not found["changed"] and not found["drained"]
+    assert [each["pod"] for each in found["holding"]] == ["a"] and [each["pod"] for each in found["blockers"]] == ["b"]
+    assert found["operators"] == ["GPU Operator", "NVSentinel"]
+
+
+@pytest.mark.parametrize("name", ["GPU_1", "", "gpu/1", "../x", "gpu-1 "])
+def test_a_name_that_no_node_can_have(name):
+    api = FakeApi(node())
+    with pytest.raises(KubeError, match="node_name"):
+        course(api, name=name).read()
+    assert api.said == []

@@ -1,0 +1,99 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import pods
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._kube.objects import container, pod
+
+EMPTYDIR = [{"name": "scratch", "emptyDir": {}}]
+MIRROR = {"kubernetes.io/config.mirror": "abc"}
+
+
+@pytest.mark.parametrize(
+    ("one", "holds"),
+    [
+        (pod("plain"), False),
+        (pod("limit", gpus=1), True),
+        (pod("request", containers=[container(1, where="requests")]), True),
+        (pod("shared", containers=[container(1, "nvidia.com/gpu.shared")]), True),
+        (pod("mig", containers=[container(2, "nvidia.com/mig-1g.10gb")]), True),
+        (pod("second", containers=[container(), container(1)]), True),
+        (pod("init", init=[container(1)]), True),
+        (pod("zero", containers=[{"name": "a", "resources": {"limits": {"nvidia.com/gpu": "0"}}}]), False),
+        (pod("other-vendor", containers=[container(1, "amd.com/gpu")]), False),
+        (pod("network", containers=[container(1, "nvidia.com/hostdev")]), False),
+        (pod("bare", containers=[{"name": "a"}]), False),
+        # Dynamic resource allocation, which no server that tests can start has: written by hand after the API's documentation.
+        (pod("claim", claims=[{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]), True),
+        (pod("claim-of-container", containers=[container(claims=["gpu"])]), True),
+    ],
+    ids=lambda value: value["metadata"]["name"] if isinstance(value, dict) else str(value),
+)
+def test_which_pods_hold_gpus(one, holds):
+    assert pods.holds_gpu(one) is holds
+
+
+DEFAULT = pods.Policy()
+ALL = pods.Policy(scope="all")
+
+
+@pytest.mark.parametrize(
+    ("policy", "one", "becomes"),
+    [
+        (DEFAULT, pod("a", gpus=1), "going"),
+        (DEFAULT, pod("a"), "nothing"),
+        (ALL, pod("a"), "going"),
+        (DEFAULT, pod("a", gpus=1, owner=None), "unmanaged"),
+        (pods.Policy(unmanaged="evict"), pod("a", gpus=1, owner=None), "going"),
+        (DEFAULT, pod("a", gpus=1, volumes=EMPTYDIR), "emptydir"),
+        (pods.Policy(emptydir="evict"), pod("a", gpus=1, volumes=EMPTYDIR), "going"),
+        (DEFAULT, pod("a", gpus=1, volumes=[{"name": "x", "hostPath": {"path": "/x"}}]), "going"),
+        # One allowance does not bring the other: the emptyDir does not hide that nothing makes the pod anew.
+        (pods.Policy(emptydir="evict"), pod("a", gpus=1, owner=None, volumes=EMPTYDIR), "unmanaged"),
+        (pods.Policy(unmanaged="evict"), pod("a", gpus=1, owner=None, volumes=EMPTYDIR), "emptydir"),
+        (DEFAULT, pod("a", gpus=1, owner="DaemonSet"), "left"),
+        (pods.Policy(daemonset="refuse"), pod("a", gpus=1, owner="DaemonSet"), "daemonset"),
+        (pods.Policy(scope="all", unmanaged="evict", emptydir="evict"), pod("a", owner="DaemonSet", volumes=EMPTYDIR), "left"),
+        (pods.Policy(daemonset="refuse", unmanaged="evict"), pod("a", gpus=1, owner="DaemonSet"), "daemonset"),
+        (pods.Policy(scope="all", unmanaged="evict", daemonset="refuse"), pod("a", owner=None, annotations=MIRROR), "left"),
+        (ALL, pod("a", owner="Node", annotations=MIRROR), "left"),
+        (ALL, pod("a", owner=None, phase="Succeeded"), "nothing"),
+        (ALL, pod("a", owner=None, phase="Failed", gpus=1), "nothing"),
+        (ALL, pod("a", owner=None, phase="Unknown"), "unmanaged"),
+        # It goes already: no rule holds it back, and it has to be waited for.
+        (DEFAULT, pod("a", gpus=1, owner=None, deleted="2026-01-01T00:00:00Z"), "going"),
+    ],
+)
+def test_what_becomes_of_a_pod(policy, one, becomes):
+    found = pods.decide([one], policy)
+    places = {"going": found.going, "left": found.left, "nothing": []}
+    if becomes in places:
+        assert [each["pod"] for each in found.going] == (["a"] if becomes == "going" else [])
+        assert [each["pod"] for each in found.left] == (["a"] if becomes == "left" else [])
+        assert found.blockers == []
+    else:
+        assert [(each["pod"], each["reason"]) for each in found.blockers] == [("a", becomes)]
+        assert found.going == [] and found.left == []
+        assert becomes.split("dir")[0] in found.blockers[0]["message"].lower() or "controller" in found.blockers[0]["message"]
+
+
+def test_an_owner_that_is_no_controller_does_not_make_a_pod_anew():
+    one = pod("a", gpus=1)
+    one["metadata"]["ownerReferences"][0]["controller"] = False
+    assert [each["reason"] for each in pods.decide([one], DEFAULT).blockers] == ["unmanaged"]
+
+
+def test_holders_of_gpus_go_first_and_alone():
+    going = pods.decide([pod("b"), pod("z", gpus=1), pod("c", gpus=1)], ALL).going
+    assert [each["pod"] for each in going] == ["c", "z", "b"]
+    assert [each["pod"] for each in pods.now_due(going)] == ["c", "z"]
+    assert [each["pod"] for each in pods.now_due(going[2:])] == ["b"]
+
+
+def test_a_message_names_ten_pods_and_counts_the_rest():
+    entries = [pods.describe(pod("p%02d" % number)) for number in range(13)]
+    text = pods.names(entries)
+    assert "default/p09" in text and "p10" not in text and text.endswith("and 3 more")

@@ -275,6 +275,14 @@ def change(module, params):
     return result
 
 
+def tell(module, result):
+    if not module._diff:
+        result.pop("diff")
+    for text in result.pop("warnings", []):
+        module.warn(text)
+    module.exit_json(**result)
+
+
 def main():
     module = AnsibleModule(
         argument_spec=dict(
@@ -336,9 +344,7 @@ def main():
             msg="The files of %s %s on this node cannot be worked on: %s. Next step: look at that path and at the free space (df)."
             % (params["name"] or "the module", params["version"], exc)
         )
-    if not module._diff:
-        result.pop("diff")
-    module.exit_json(**result)
+    tell(module, result)
 
 
 if __name__ == "__main__":

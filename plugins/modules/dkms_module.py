@@ -325,9 +325,7 @@ def main():
             needs, compiles = Task(params, runner.Runner()).asks()
             if needs or compiles:
                 module.exit_json(changed=False, needs_archives=sorted(needs.values()), compiles=sorted(compiles.values()))
-        if module.check_mode:
-            result = Task(params, runner.Runner()).preview()
-        elif not Task(params, runner.Runner()).due():
+        if module.check_mode or not Task(params, runner.Runner()).due():
             result = Task(params, runner.Runner()).preview()
         else:
             result = change(module, params)

@@ -62,10 +62,9 @@ def upgrade(lab, prestage, archived, place):
     """The step times of one upgrade of a fresh machine."""
     inventory = config.CHECKOUT / "inventories" / "lab"
     machines.reset(lab, [NODE])
-    extra = {"gpufleet_artifact_dir": str(place / "artifacts"), "nvidia_driver_version": demo.OLD,
-             "nvidia_driver_tree_dir": str(trees(lab, place / "trees", archived))}
+    extra = {"gpufleet_artifact_dir": str(place / "artifacts"), "nvidia_driver_tree_dir": str(trees(lab, place / "trees", archived))}
     limit = "%s,localhost" % NODE
-    for playbook, more in (("bringup", {}), ("upgrade", {
+    for playbook, more in (("bringup", {"nvidia_driver_version": demo.OLD}), ("upgrade", {
             "rollout_version": demo.NEW, "gpu_node_upgrade_prestage": prestage, "rollout_report_dir": str(place / "report")})):
         outcome = play("gpufleet.lifecycle." + playbook, inventory, dict(extra, **more), limit=limit)
         if outcome.rc != 0:

@@ -278,6 +278,10 @@ def test_the_store_keeps_the_last_two_drivers(machine):
     assert kept(machine) == [NEW, "595.91.07-0ubuntu0.24.04.1"]
 
 
+def mode(path):
+    return path.stat().st_mode & 0o777
+
+
 def test_a_store_is_made_readable_and_nothing_above_it_is(machine, tmp_path):
     above = tmp_path / "private"
     above.mkdir(mode=0o700)
@@ -287,7 +291,6 @@ def test_a_store_is_made_readable_and_nothing_above_it_is(machine, tmp_path):
         files.own_directory(str(tmp_path), "/private/new/store")
     finally:
         os.umask(umask)
-    mode = lambda path: path.stat().st_mode & 0o777  # noqa: E731
     assert [mode(path) for path in (store(machine), store(machine).parent)] == [0o755, 0o755], "apt reads there without its rights"
     assert [mode(path) for path in (above / "new/store", above / "new", above)] == [0o755, 0o755, 0o700]
     store(machine).parent.chmod(0o700)

@@ -45,7 +45,7 @@ class Manager:
 
     name = "apt"
     hold_problem = staticmethod(lambda: None)
-    arguments = staticmethod(Apt.arguments)
+    arguments, word, kept = Apt.arguments, Apt.word, {}
     unattended_file = None
     deferred_dkms_options = staticmethod(lambda: ["deferred"])
 

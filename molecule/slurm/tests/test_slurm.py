@@ -182,7 +182,7 @@ def upgrade(tmp_path):
 
 @contextlib.contextmanager
 def controller(tmp_path):
-    """The upgrade under way: a function that waits until it says a line, and returns what it has said. In the end its controller is killed, every process of it."""
+    """The upgrade under way: a function that waits until it says a line, and returns all of it. In the end every process of its controller is killed."""
     name, variables = upgrade(tmp_path)
     log = tmp_path / "controller.log"
     with log.open("w") as out:

@@ -28,7 +28,7 @@ class ActionModule(RolloutAction):
             self.say(line)
             return {"answer": "go", "reason": "outside of any rollout", "phase": arguments["phase"], "resume": "", "failure": "",
                     "documents": {}, "ticket": None, "from_version": None, "to_version": None, "attempt": 0, "position": None, "total": 0, "numbers": {},
-                    "turn": 1, "soak_s": 0, "left_drained": False}
+                    "turn": 1, "waited": False, "soak_s": 0, "left_drained": False}
         book = self.book(arguments)
         for step in filter(None, (arguments["step"], arguments["resume_step"])):
             if state.STEPS.get(step, ("",))[0] != arguments["phase"]:
@@ -41,6 +41,7 @@ class ActionModule(RolloutAction):
         present = task_vars.get("ansible_play_hosts")
         patience = min(arguments["patience_s"] * turn, arguments["patience_max_s"])
         deadline = time.monotonic() + patience
+        waited = turn > 1
         while True:
             answer = self.foresee(book, phase, node, present) if self.check else self.ask(book, arguments, node, present)
             if not self.check:
@@ -48,6 +49,7 @@ class ActionModule(RolloutAction):
             answer.pop("wrote", None)
             if answer["answer"] != "wait" or self.check or time.monotonic() >= deadline:
                 break
+            waited = True
             time.sleep(min(arguments["poll_s"] * random.uniform(0.8, 1.2), max(0.0, deadline - time.monotonic())))
         if answer["answer"] == "wait" and turn >= arguments["max_turns"]:
             answer.update(answer="stop", reason="waited %d turns: %s" % (turn, answer["reason"]))
@@ -58,7 +60,7 @@ class ActionModule(RolloutAction):
             self.say(answer.pop("begun"))
         if answer["resume"]:
             answer["documents"] = {name: book.load(node, name) for name in ("baseline", "services")}
-        return dict(answer, turn=turn)
+        return dict(answer, turn=turn, waited=waited)
 
     def foresee(self, book, phase, node, present):
         """The answer in check mode, when nothing is recorded."""

@@ -134,6 +134,10 @@ turn:
   description: How many calls have been made for this node.
   returned: success
   type: int
+waited:
+  description: Whether the node had to wait, in this call or in one before it. What was known of it may have changed meanwhile.
+  returned: success
+  type: bool
 from_version:
   description: The driver version that the plan recorded on the node.
   returned: success

@@ -101,7 +101,7 @@ options:
     type: int
   expected_gres:
     description:
-      - The GPUs by their type in Slurm, such as V({"nvidia_h100_80gb_hbm3_1g.10gb": 14}) for MIG. They have to be exactly those.
+      - The number of GPUs by their type in Slurm, such as 14 of V(nvidia_h100_80gb_hbm3_1g.10gb) with MIG. They have to be exactly those.
     type: dict
   bin_dir:
     description:

@@ -6,14 +6,17 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import signal
+import subprocess
 import time
 
 import pytest
 import testinfra
 
 from tests.lab.config import CHECKOUT
-from tests.lab.play import play
+from tests.lab.play import environment, play
 
 INVENTORY = CHECKOUT / "molecule" / "inventory"
 SSH_CONFIG = CHECKOUT / ".lab" / ("lab" + os.environ.get("GPUFLEET_LAB_ID", "0")) / "ssh" / "config"
@@ -51,17 +54,17 @@ def ask(host):
         host.run_expect([0], "scontrol update nodename=%s state=resume" % NODE)
 
 
-def state(host):
-    return next(word for word in host.check_output("scontrol show node " + NODE).split() if word.startswith("State="))[len("State="):]
+def state(host, name=NODE):
+    return next(word for word in host.check_output("scontrol show node " + name).split() if word.startswith("State="))[len("State="):]
 
 
-def reason(host):
-    return host.check_output("sinfo --noheader --Node --nodes=%s --format=%%E" % NODE)
+def reason(host, name=NODE):
+    return host.check_output("sinfo --noheader --Node --nodes=%s --format=%%E" % name)
 
 
 def submit(host, seconds):
     """A job on the node that lasts so long; it runs when this returns."""
-    number = host.check_output("sbatch --parsable --chdir=/ --output=/dev/null --nodelist=%s --gres=gpu:1 --time=30 --wrap='sleep %d'" % (NODE, seconds))
+    number = host.check_output("sbatch --parsable --chdir=/ --output=/dev/null --nodelist=%s --gres=gpu:1 --time=30 --wrap=%s", NODE, "sleep %s" % seconds)
     wait_for(lambda: host.check_output("squeue --noheader --jobs=%s --format=%%T" % number) == "RUNNING", "job %s does not run" % number)
     return number
 
@@ -91,7 +94,9 @@ def test_a_job_that_outlives_the_timeout_is_named_and_the_node_serves_again(host
     assert outcome.rc == 2 and result["waiting"] and not result["drained"]
     assert "job %s (user root, partition batch, RUNNING, " % number in result["msg"] and "The drain was lifted again." in result["msg"]
     assert [(job["id"], job["user"]) for job in result["blockers"]] == [(number, "root")]
-    assert state(host) == "MIXED" and number in host.check_output("squeue --noheader --format=%i"), "the job goes on"
+    # Slurm asks slurmd of a node that was resumed anew, and says NOT_RESPONDING until it answers.
+    wait_for(lambda: state(host) == "MIXED", "the node does not serve again: " + state(host))
+    assert number in host.check_output("squeue --noheader --format=%i"), "the job goes on"
     outcome, result = ask(state="drained", timeout_s=1, on_timeout="keep")
     assert outcome.rc == 2 and state(host) == "MIXED+DRAIN" and reason(host) == "gpufleet:tests maintenance"
 
@@ -168,18 +173,65 @@ def test_bad_input_is_told_before_anything_is_drained(host, ask):
     wait_for(lambda: state(host) == "IDLE", "the node is not idle: " + state(host))
 
 
-def test_an_upgrade_waits_for_the_jobs_and_puts_the_node_back(host, node, ask, tmp_path):
-    submit(host, 12)
-    seen = []
+def upgrade(tmp_path):
+    """The playbook and its variables, for both nodes at once."""
+    return "gpufleet.lifecycle.upgrade", {
+        "gpufleet_artifact_dir": str(tmp_path), "nvidia_driver_tree_dir": "", "upgrade_hosts": "slurm-1:slurm-2", "rollout_version": NEW, "rollout_max_down": 2,
+        "gpu_scheduler_drain_timeout": 120, **SCHEDULER}
 
-    def on_event(data):
-        if data["event"] == "runner_on_start" and data["event_data"].get("task") in ("Reboot", "Ask for leave to let the node serve again"):
-            seen.append((state(host), reason(host)))
 
-    outcome = play("gpufleet.lifecycle.upgrade", INVENTORY, {
-        "gpufleet_artifact_dir": str(tmp_path), "nvidia_driver_tree_dir": "", "upgrade_hosts": "slurm-1", "rollout_version": NEW,
-        "gpu_scheduler_drain_timeout": 120, **SCHEDULER}, on_event=on_event)
+@contextlib.contextmanager
+def controller(tmp_path):
+    """The upgrade under way: a function that waits until it says a line, and returns all of it. In the end every process of its controller is killed."""
+    name, variables = upgrade(tmp_path)
+    log = tmp_path / "controller.log"
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            ["ansible-playbook", "-i", str(INVENTORY), "-e", json.dumps(variables), name],
+            cwd=CHECKOUT, env={**os.environ, **environment()}, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
+
+    def says(line):
+        wait_for(lambda: line in log.read_text() or process.poll() is not None, "it never said %r" % line, 300)
+        assert process.poll() is None, log.read_text()
+        return log.read_text()
+
+    try:
+        yield says
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@pytest.fixture
+def foreign(host):
+    """A node that an operator drained."""
+    host.run_expect([0], "scontrol update nodename=n-slurm-2 state=drain reason='bad fan'")
+    yield "n-slurm-2"
+    host.run_expect([0], "scontrol update nodename=n-slurm-2 state=resume")
+
+
+def test_an_upgrade_waits_for_jobs_and_the_next_controller_lifts_the_mark_of_one_that_died(host, node, foreign, tmp_path):
+    other = testinfra.get_host("ssh://slurm-2", ssh_config=str(SSH_CONFIG), sudo=True)
+    ours = "gpufleet:upgrade-%s driver %s" % (NEW, NEW)
+    boot = node.check_output("cat /proc/sys/kernel/random/boot_id")
+    submit(host, "1; while [ ! -e /var/tmp/end ]; do sleep 1; done; date +%s > /var/tmp/ended")
+    with controller(tmp_path) as says:
+        says("slurm-1: drain (in slurm)")
+        wait_for(lambda: (state(host), reason(host)) == ("MIXED+DRAIN", ours), "it is not drained")
+        said = says("slurm-2: stop")
+        assert "slurm-1: stop" not in said and state(host) == "MIXED+DRAIN", "it waits for its job, and holds nobody else up"
+        assert OLD in node.check_output("nvidia-smi")
+        node.run_expect([0], "touch /var/tmp/end")
+        says("slurm-1: validate")
+    assert node.check_output("cat /proc/sys/kernel/random/boot_id") != boot
+    ended = int(node.check_output("cat /var/tmp/ended"))
+    assert ended <= float(node.check_output("stat --format=%Y /var/lib/gpufleet/baseline.json")), "the baseline is that of the empty node"
+    assert "DRAIN" in state(host) and reason(host) == ours, "nobody is left who would resume it"
+    name, variables = upgrade(tmp_path)
+    outcome = play(name, INVENTORY, variables)
     assert outcome.rc == 0, outcome.tail()
-    assert seen and all("DRAIN" in found and text == "gpufleet:upgrade-%s driver %s" % (NEW, NEW) for found, text in seen), seen
-    assert NEW in node.check_output("nvidia-smi") and state(host) == "IDLE" and reason(host) == "none"
-    wait_for(lambda: submit(host, 1), "no job runs there again")
+    assert (state(host), reason(host)) == ("IDLE", "none")
+    assert state(host, foreign).startswith("IDLE+DRAIN") and reason(host, foreign) == "bad fan", "what an operator drained stays drained"
+    for upgraded in (node, other):
+        assert NEW in upgraded.check_output("nvidia-smi")
+    submit(host, 1)

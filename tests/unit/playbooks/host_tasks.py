@@ -9,9 +9,28 @@ A host-task is one task started on one host, argument validation and skipped one
 from __future__ import annotations
 
 import collections
+import re
 
 LIMIT, PREFLIGHT = 40, 3
-SCHEDULER = 13  # what one scheduler may add
+# What one scheduler adds to the way of a node, task by task. The limit is that of a node without one.
+SCHEDULER = (
+    # Out of service, while the node holds no down slot: the role costs two before it works, and it is the role that knows the order of several schedulers.
+    "Drain the node in its schedulers | ansible.builtin.include_role",
+    "Validating arguments against arg spec 'drain' | ansible.builtin.validate_argument_spec",
+    "Drain it in each scheduler, in the order given, and see that nobody works on its GPUs | ansible.builtin.include_tasks",
+    "Drain the node in Slurm, and wait for its jobs | gpufleet.lifecycle.slurm_node",
+    # Whose drain it is: a failure later on has to know whether it is ours to lift.
+    "Say how the node is in its schedulers | ansible.builtin.set_fact",
+    # Jobs were waited for, for hours perhaps: what the node is compared with later, and who computes on it, is read after that, judged, and kept.
+    "Take the baseline again | gpufleet.lifecycle.gpu_health",
+    "Refuse a node that fell ill while its jobs were waited for, or whose GPUs are at work all the same | ansible.builtin.fail",
+    "Keep it in the place of the first one | gpufleet.lifecycle.rollout_step",
+    # Into service again, with the arguments that the drain validated.
+    "Resume the node | ansible.builtin.include_role",
+    "Put it back in each scheduler, in the opposite order | ansible.builtin.include_tasks",
+    "Put the node back in Slurm | gpufleet.lifecycle.slurm_node",
+    "Say how the node is in its schedulers | ansible.builtin.set_fact",
+)
 
 
 def of_play(counted, first_word):
@@ -36,6 +55,13 @@ def way(counted, names):
     """Tasks of the node with the most of them on its way, in order."""
     upgrade = of_play(counted, "Upgrade")
     return max((upgrade.get(name, []) for name in names), key=len)
+
+
+def added(counted, name, other):
+    """Tasks that the node NAME has beyond those of the node OTHER, without the name of the role and the words of an argument specification."""
+    upgrade = of_play(counted, "Upgrade")
+    more = collections.Counter(upgrade[name]) - collections.Counter(upgrade[other])
+    return sorted(re.sub(r"(arg spec '\w+') - .*( \| \S+)$", r"\1\2", re.sub(r"^\S+ : ", "", task)) for task in more.elements())
 
 
 def too_many(counted, names):

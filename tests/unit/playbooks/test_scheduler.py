@@ -25,15 +25,20 @@ def wait_for(condition, seconds=120):
 def test_a_node_is_drained_upgraded_and_resumed(fleet):
     fleet.add("a1", slurm={"gres": "gpu:h100:2"})
     fleet.add("a2", slurm={"state": "IDLE+DRAIN", "reason": "bad fan"})
+    fleet.add("b1")
     arguments, variables = fleet.use_slurm()
-    variables.update(fleet.install_for_real())
+    backends = variables.pop("gpu_scheduler_backends")
+    fleet.variables = {"a1": {"gpu_scheduler_backends": backends}, "a2": {"gpu_scheduler_backends": backends}}
+    variables.update(fleet.install_for_real(), rollout_max_down=3)
     result = fleet.run("upgrade", *arguments, gpu_node_upgrade_gate_patience=180, gpu_node_upgrade_gate_patience_max=180, **variables)
-    assert result.rc == 0 and result.states == {"a1": "done", "a2": "done"}
+    assert result.rc == 0 and result.states == {"a1": "done", "a2": "done", "b1": "done"}
     assert fleet.slurm("a1") == ("IDLE", "", [DRAIN, "resume"])
     assert fleet.slurm("a2") == ("IDLE+DRAIN", "bad fan", []), "what an operator drained stays drained"
-    assert "drain (in slurm)" in result.output
-    tasks = host_tasks.way(result.host_tasks, ["a1"])
-    assert len(tasks) <= host_tasks.LIMIT - host_tasks.PREFLIGHT + host_tasks.SCHEDULER, "\n".join(tasks)
+    assert fleet.slurm("b1") == ("IDLE", "", []), "no scheduler of ours gives it work"
+    assert "a1: drain (in slurm)" in result.output and "b1: drain (no scheduler is driven" in result.output
+    assert not host_tasks.too_many(result.host_tasks, ["b1", "b1"]), host_tasks.too_many(result.host_tasks, ["b1", "b1"])
+    for name in ("a1", "a2"):
+        assert host_tasks.added(result.host_tasks, name, "b1") == sorted(host_tasks.SCHEDULER), "what a scheduler costs is listed, and no more"
 
 
 def test_a_node_whose_jobs_do_not_end_is_not_touched_and_serves_again(fleet):
@@ -44,26 +49,22 @@ def test_a_node_whose_jobs_do_not_end_is_not_touched_and_serves_again(fleet):
     reason = result.report["nodes"]["a1"]["reason"]
     assert reason.startswith("n-a1 is not empty in Slurm after 2 s, 2 jobs hold it: job 4711 (user kim, partition batch, RUNNING, 1:00 left), job 4712")
     assert fleet.slurm("a1") == ("IDLE", "", [DRAIN, "resume"]), "our own drain is lifted"
-    assert [step["name"] for step in result.report["nodes"]["a1"]["steps"]] == ["evidence", "drain"]
+    assert [step["name"] for step in result.report["nodes"]["a1"]["steps"]] == ["prestage", "evidence", "drain"]
 
 
-def test_what_was_seen_of_a_node_at_work_is_seen_again_when_it_is_empty(fleet):
-    fleet.add("a1", busy=True, jobs=1, jobs_after_drain=0)
-    fleet.add("a2", busy=True)
+def test_a_node_is_looked_at_again_when_its_jobs_have_ended(fleet):
+    fleet.add("a1", busy=True, jobs=1, after_drain={"busy": False, "jobs": 0})
+    fleet.add("a2", after_drain={"busy": True})
+    fleet.add("a3", after_drain={"sick_with": [OLD]})
     arguments, variables = fleet.use_slurm()
-    process = fleet.start("upgrade", *arguments, rollout_max_down=2, rollout_failure_budget=9, **variables)
-    try:
-        wait_for(lambda: fleet.slurm("a1")[2])
-        fleet.change("a1", busy=False)
-        process.wait(timeout=300)
-    finally:
-        process.kill()
-        process.wait()
-        process.log.close()
-    assert fleet.states(ID) == {"a1": "done", "a2": "failed"}, (fleet.directory / "output0").read_text()[-3000:]
+    result = fleet.run("upgrade", *arguments, rollout_max_down=3, rollout_failure_budget=9, **variables)
+    assert result.rc == 2 and result.states == {"a1": "done", "a2": "failed", "a3": "failed"}
     assert fleet.document("a1", "baseline")["snapshot"]["gpus"][0]["compute_processes"]["value"] == []
-    assert fleet.slurm("a2") == ("IDLE", "", [DRAIN, "resume"]), "somebody works there beside Slurm"
-    assert fleet.touched() == ["a1"]
+    assert json.loads((fleet.nodes / "a1" / "state" / "baseline.json").read_text()) == fleet.document("a1", "baseline")
+    reasons = {name: node["reason"] for name, node in result.report["nodes"].items()}
+    assert reasons["a2"].startswith("processes compute on its GPUs, nothing was changed: pid 4711."), "somebody works there beside Slurm"
+    assert reasons["a3"].startswith("unhealthy after its jobs had ended, nothing was changed: GPU 3 does not answer")
+    assert fleet.slurm("a2") == fleet.slurm("a3") == ("IDLE", "", [DRAIN, "resume"]) and fleet.touched() == ["a1"]
 
 
 def test_a_node_that_was_drained_in_vain_is_resumed(fleet):

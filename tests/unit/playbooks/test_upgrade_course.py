@@ -543,16 +543,21 @@ def test_the_work_beforehand_can_be_left_out(fleet):
     assert result.rc == 0 and [step["name"] for step in result.report["nodes"]["a1"]["steps"]] == [name for name in ALL_STEPS if name != "prestage"]
 
 
-def test_a_node_that_waited_for_its_slot_is_looked_at_again(fleet):
+@pytest.mark.parametrize("patience", [pytest.param(0.5, id="in many turns"), pytest.param(120, id="in one turn")])
+def test_a_node_that_waited_for_its_slot_is_looked_at_again(fleet, patience):
     for name in ("a1", "a2"):
         fleet.add(name, waits_in_install=True)
-    process = fleet.start("upgrade", rollout_max_draining=2, rollout_failure_budget=9)
+    process = fleet.start("upgrade", rollout_max_draining=2, rollout_failure_budget=9, gpu_node_upgrade_gate_patience=patience,
+                          gpu_node_upgrade_gate_patience_max=max(patience, 2))
     try:
-        wait_for(lambda: fleet.touched() and " wait to go down " in (fleet.directory / "output0").read_text())
-        wait_for(lambda: "waits" in fleet.read(fleet.touched()[0])["log"])
+        wait_for(lambda: fleet.touched() and "waits" in fleet.read(fleet.touched()[0])["log"])
         first, = fleet.touched()
         other = {"a1": "a2", "a2": "a1"}[first]
-        fleet.change(other, busy=True)
+        # Its last look before it asks for leave; the first node holds the only slot until it is let go on.
+        looked = re.compile(r"Look which services hold the GPUs\] \*+\n\w+: \[%s\]" % other)
+        wait_for(lambda: looked.search((fleet.directory / "output0").read_text()))
+        time.sleep(2)
+        fleet.change(other, busy=True, waits_in_install=False)
         fleet.change(first, waits_in_install=False)
         process.wait(timeout=300)
     finally:

@@ -36,8 +36,8 @@ def main():
         drains = fields["state"] == "drain"
         slurm.update(state="IDLE+DRAIN" if drains else "IDLE", reason=fields.get("reason", ""))
         slurm.setdefault("log", []).append("%s %s" % (fields["state"], slurm["reason"]) if drains else fields["state"])
-        # As a job that ends when nobody follows it.
-        node["jobs"] = node.get("jobs_after_drain", node.get("jobs", 0)) if drains else node.get("jobs", 0)
+        # What happens on it while its jobs are waited for, such as that they end.
+        node.update(node.get("after_drain", {}) if drains else {})
         with open(path + ".slurm", "w", encoding="utf-8") as stream:
             json.dump(node, stream)
         os.rename(path + ".slurm", path)

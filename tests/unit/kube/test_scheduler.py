@@ -67,16 +67,15 @@ class KubeFleet(Fleet):
             "plugins/action/kube_node.py", "plugins/modules/kube_node.py", "plugins/filter/gpu_node_labels.py", "plugins/filter/device_plugin_config.py"],
             stubs=())
         self.arguments, self.common = self.use_slurm()
-        self.common.pop("gpu_scheduler_backends")
         self.common.update(
             gpu_scheduler_kubernetes_node="%s-{{ inventory_hostname }}" % world.node, gpu_node_upgrade_gate_patience=180,
             gpu_node_upgrade_gate_patience_max=180)
 
-    def add(self, name, *backends, variables=None, unschedulable=False, **fields):
+    def add(self, name, *backends, variables=None, unschedulable=False, account=LIFECYCLE, **fields):
         super().add(name, **fields)
         self.variables[name] = dict(
-            {"gpu_scheduler_backends": list(backends), "gpu_scheduler_kubernetes_kubeconfig": str(self.world.plane.kubeconfig(LIFECYCLE))},
-            **variables or {})
+            self.common, gpu_scheduler_backends=list(backends), gpu_scheduler_kubernetes_kubeconfig=str(self.world.plane.kubeconfig(account)))
+        self.variables[name].update(variables or {})
         if KUBE in backends:
             self.world.add_node(self.called(name), unschedulable=unschedulable)
 
@@ -98,11 +97,11 @@ class KubeFleet(Fleet):
         text = found["metadata"].get("annotations", {}).get(MARK)
         return found["spec"].get("unschedulable", False), text and json.loads(text)["token"]
 
-    def take(self, **more):
+    def take(self):
         """The entry points of every node, and what each told: {node: {entry point: facts}}."""
         (self.directory / "role.yml").write_text(PLAY)
         (self.directory / "entry.yml").write_text(ENTRY)
-        result = self.run("role", *self.arguments, **dict(self.common, **more))
+        result = self.run("role", *self.arguments)
         assert result.rc == 0, "a failure is told by its task"
         told = {}
         for text in result.output.split('"msg": "told ')[1:]:
@@ -129,7 +128,7 @@ def owners(told):
 def order(tasks):
     """What was asked of which scheduler, in order."""
     words = {"Drain the node in Slurm, and wait for its jobs": "drain slurm", "Drain the node in Kubernetes": "drain kubernetes",
-             "Ask whether Kubernetes would let the node go": "ask kubernetes", "Ask Slurm": "ask slurm",
+             "Ask whether Kubernetes would let the node go": "ask kubernetes", "Ask Slurm": "ask slurm", "Ask Kubernetes": "look at kubernetes",
              "Put the node back in Kubernetes": "resume kubernetes", "Put the node back in Slurm": "resume slurm"}
     names = [task.rsplit(" | ", 1)[0].rsplit(" : ", 1)[-1] for task in tasks]
     return [words[name] for name in names if name in words]
@@ -157,7 +156,8 @@ def test_the_entry_points_of_the_role(fleet):
     assert fleet.state("k1") == fleet.state("b1") == fleet.state("b2") == (False, None)
     assert fleet.slurm("b1")[2] == ["drain gpufleet:by-hand GPU maintenance", "resume"]
     ways = host_tasks.of_play(result.host_tasks, "gpu_nodes")
-    assert order(ways["b1"]) == ["ask kubernetes", "drain slurm", "drain kubernetes", "ask slurm", "resume kubernetes", "resume slurm", "ask slurm"], "\n".join(ways["b1"])
+    assert order(ways["b1"]) == [
+        "ask kubernetes", "drain slurm", "drain kubernetes", "ask slurm", "ask kubernetes"], "\n".join(ways["b1"])
     assert order(ways["b2"]) == ["ask slurm", "drain kubernetes", "drain slurm", "resume slurm", "resume kubernetes"]
     assert fleet.object("k1")["spec"]["taints"] == others + [GPU_TAINT]
     labels = fleet.object("b1")["metadata"]["labels"]
@@ -165,3 +165,64 @@ def test_the_entry_points_of_the_role(fleet):
     assert not fleet.object("k2")["metadata"].get("labels")
     written = (fleet.artifacts / "device-plugin.yml").read_text()
     assert "name: gpufleet-device-plugin" in written and "replicas: 4" in written
+
+
+def test_what_is_in_vain_is_lifted_and_says_why(fleet):
+    short = {"gpu_scheduler_drain_timeout": 3}
+    fleet.add("no-config", SLURM, KUBE, variables={"gpu_scheduler_kubernetes_kubeconfig": "/nowhere/config"})
+    fleet.add("not-permitted", SLURM, KUBE, account=NO_EVICTION)
+    fleet.add("unknown", SLURM, KUBE, variables={"gpu_scheduler_kubernetes_node": "gpu-by-another-name"})
+    fleet.add("no-slurm", KUBE, SLURM, slurm={"away": True})
+    fleet.add("budget", SLURM, KUBE, variables=short)
+    fleet.add("kept", KUBE, variables=dict(short, gpu_scheduler_on_timeout="keep"))
+    fleet.add("jobs", KUBE, SLURM, variables=short, jobs=2)
+    fleet.add("busy", KUBE, busy=True)
+    fleet.add("serving", KUBE, variables={"entries": ["verify"]})
+    fleet.add("closed", KUBE, variables={"gpu_scheduler_drain_timeout": 0})
+    for name in fleet.names:
+        fleet.variables[name].setdefault("entries", ["drain"])
+        fleet.pod("train-" + name, name)
+    for name in ("budget", "kept"):
+        fleet.world.add_budget("keep-" + name, "train-" + name, allowed=0)
+    dummy, told = fleet.take()
+    told = {node: list(each.values())[0] for node, each in told.items()}
+    assert {node for node, each in told.items() if "failed" not in each} == {"closed"}, told["closed"]
+
+    # Nothing is drained in one scheduler for another that cannot be asked or refuses.
+    for name, word in (("no-config", "/nowhere/config"), ("not-permitted", "create pods/eviction"), ("unknown", "has no node gpu-by-another-name")):
+        assert word in told[name]["failed"] and fleet.slurm(name)[2] == [], told[name]
+        assert fleet.state(name) == (False, None) and fleet.pods(name) == ["train-" + name]
+    assert "slurmctld does not answer" in told["no-slurm"]["failed"] and fleet.state("no-slurm") == (False, None) and fleet.pods("no-slurm")
+
+    # One verdict: what was drained in the first is lifted when the second could not be.
+    drained = ["drain gpufleet:by-hand GPU maintenance", "resume"]
+    assert "keep-budget" in told["budget"]["failed"] and told["budget"]["failed"].startswith(fleet.called("budget") + ": not drained in 3 s")
+    assert "cordoned" not in told["budget"]["failed"] and not told["budget"]["drained"], "it is not left as the module left it"
+    assert fleet.slurm("budget") == ("IDLE", "", drained) and fleet.state("budget") == (False, None) and fleet.pods("budget") == ["train-budget"]
+    assert "2 jobs hold it" in told["jobs"]["failed"] and fleet.slurm("jobs")[2] == drained and fleet.state("jobs") == (False, None)
+    assert "pid 4711" in told["busy"]["failed"] and fleet.state("busy") == (False, None)
+    assert told["kept"]["failed"].endswith("It stays drained by us.") and fleet.state("kept") == (True, "by-hand") and owners(told["kept"]) == {KUBE: "ours"}
+    assert [(each["pod"], each["budget"]) for each in told["kept"]["blockers"]] == [("train-kept", "keep-kept")]
+    assert "schedulable in kubernetes" in told["serving"]["failed"] and "held by 1 " in told["serving"]["failed"]
+    assert fleet.state("closed") == (True, "by-hand") and fleet.pods("closed") == ["train-closed"] and not told["closed"]["drained"]
+
+
+def test_an_upgrade_of_a_mixed_fleet(fleet):
+    fleet.add("none")
+    fleet.add("slurm", SLURM, slurm={"gres": "gpu:h100:2"})
+    fleet.add("kube", KUBE)
+    fleet.add("held", KUBE, unschedulable=True)
+    fleet.add("both", SLURM, KUBE)
+    for name in ("kube", "held", "both"):
+        fleet.pod("train-" + name, name)
+    fleet.world.add_budget("keep-kube", "train-kube", allowed=1)
+    result = fleet.run("upgrade", *fleet.arguments, rollout_max_down=5, rollout_max_draining=5, **fleet.install_for_real())
+    assert result.rc == 0 and set(result.states.values()) == {"done"}
+    assert fleet.state("kube") == fleet.state("both") == (False, None) and fleet.state("held") == (True, None)
+    assert [fleet.pods(name) for name in ("kube", "held", "both")] == [[], [], []]
+    drained = ["drain gpufleet:%s driver %s" % (ID, NEW), "resume"]
+    assert fleet.slurm("slurm") == fleet.slurm("both") == ("IDLE", "", drained)
+    for name in ("kube", "held", "both"):
+        assert fleet.object(name)["metadata"]["labels"]["gpufleet.lifecycle/driver-version"] == NEW
+    ways = host_tasks.of_play(result.host_tasks, "Upgrade")
+    assert order(ways["kube"]) == ["drain kubernetes", "ask kubernetes once more", "resume kubernetes"]

@@ -75,7 +75,8 @@ def test_why_it_was_in_vain_stands_apart_from_as_what_the_node_is_left():
     api.answers["a"] = [budget("train")]
     with pytest.raises(KubeError) as caught:
         course(api).drain(OPTIONS, change.Change(), Policy())
-    assert "default/a" in caught.value.why and "cordoned" not in caught.value.why and str(caught.value).startswith(caught.value.why + " The node stays cordoned")
+    why = caught.value.why
+    assert "default/a" in why and "cordoned" not in why and str(caught.value).startswith(why + " The node stays cordoned")
 
 
 def test_a_second_drain_changes_nothing():

@@ -71,5 +71,7 @@ def snapshot(node):
         "schema": "gpufleet.snapshot/1",
         "status": "ok",
         "system": {"driver_version": value(node["loaded"])},
-        "gpus": [{"index": index, "name": value("Stub GPU"), "compute_processes": value(processes), "persistence_mode": value(persistence)} for index in range(2)],
+        "gpus": [
+            {"index": index, "name": value("Stub GPU"), "compute_processes": value(processes), "persistence_mode": value(persistence)} for index in range(2)
+        ],
     }

@@ -55,6 +55,7 @@ ENTRY = """
       drained: "{{ gpu_scheduler_drained | default(none) }}"
       marks: "{{ gpu_scheduler_mark | default({}) }}"
       blockers: "{{ gpu_scheduler_blockers | default([]) }}"
+      waited: "{{ gpu_scheduler_waited_s | default(0) }}"
 """
 
 
@@ -138,11 +139,11 @@ def order(tasks):
 
 
 def test_the_entry_points_of_the_role(fleet):
-    way = {"entries": ["join", "label", "drain", "verify", "resume", "status"], "gpu_scheduler_kubernetes_class": "training",
+    way = {"entries": ["join", "label", "drain", "verify", "resume"], "gpu_scheduler_kubernetes_class": "training",
            "gpu_scheduler_kubernetes_labels": {"rack": "r1"}, "gpu_scheduler_kubernetes_drain_taints": [BRINGUP_TAINT],
            "gpu_scheduler_device_plugin_configs": {"shared": {"strategy": "time_slicing", "resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}}}
     fleet.add("k1", KUBE, variables=way)
-    fleet.add("k2", KUBE, variables=dict(way, entries=way["entries"][2:]), unschedulable=True)
+    fleet.add("k2", KUBE, variables=dict(way, entries=["drain", "resume", "status"]), unschedulable=True)
     fleet.add("b1", SLURM, KUBE, variables=dict(way, entries=way["entries"][1:]))
     fleet.add("b2", KUBE, SLURM, variables=dict(way, entries=["drain", "resume"]), slurm={"state": "IDLE+DRAIN", "reason": "bad fan"})
     for name in fleet.names:
@@ -152,6 +153,7 @@ def test_the_entry_points_of_the_role(fleet):
     assert not [one for each in told.values() for one in each.values() if "failed" in one], told
     for name in fleet.names:
         assert told[name]["drain"]["drained"] and not told[name]["resume"]["drained"], name
+        assert float(told[name]["drain"]["waited"]) >= 1, "a pod has one second to end"
         assert told[name]["drain"]["marks"][KUBE]["reason"] == "GPU maintenance" and fleet.pods(name) == []
     assert owners(told["b1"]["drain"]) == {SLURM: "ours", KUBE: "ours"} and owners(told["b1"]["resume"]) == {SLURM: "none", KUBE: "none"}
     assert owners(told["b2"]["drain"]) == {KUBE: "ours", SLURM: "operator"} and fleet.slurm("b2") == ("IDLE+DRAIN", "bad fan", [])
@@ -180,7 +182,7 @@ def test_what_is_in_vain_is_lifted_and_says_why(fleet):
     fleet.add("jobs", KUBE, SLURM, variables=short, jobs=2)
     fleet.add("busy", KUBE, busy=True)
     fleet.add("serving", KUBE, variables={"entries": ["verify"]})
-    fleet.add("closed", KUBE, variables={"gpu_scheduler_drain_timeout": 0})
+    fleet.add("closed", KUBE, variables={"gpu_scheduler_drain_timeout": 0, "gpu_scheduler_kubernetes_drain_taints": [BRINGUP_TAINT]})
     for name in fleet.names:
         fleet.variables[name].setdefault("entries", ["drain"])
         fleet.pod("train-" + name, name)
@@ -207,6 +209,7 @@ def test_what_is_in_vain_is_lifted_and_says_why(fleet):
     assert [(each["pod"], each["budget"]) for each in told["kept"]["blockers"]] == [("train-kept", "keep-kept")]
     assert "schedulable in kubernetes" in told["serving"]["failed"] and "held by 1 " in told["serving"]["failed"]
     assert fleet.state("closed") == (True, "by-hand") and fleet.pods("closed") == ["train-closed"] and not told["closed"]["drained"]
+    assert BRINGUP_TAINT in fleet.object("closed")["spec"]["taints"]
 
 
 def test_an_upgrade_of_a_mixed_fleet_whose_first_controller_dies(fleet):

@@ -30,7 +30,7 @@ class ActionModule(ActionBase):
             course = Course(api, name, options["token"], bool(self._task.check_mode))
             self.go(course, options, wanted)
         except KubeError as exc:
-            result.update(failed=True, msg=str(exc))
+            result.update(failed=True, msg=str(exc), why=exc.why)
         if course is not None:
             result.update(course.answer())
         result.setdefault("changed", False)
@@ -42,7 +42,7 @@ class ActionModule(ActionBase):
     def wanted(options):
         """The labels, annotations and taints that were asked for, and whether the options go together."""
         state = options["state"]
-        if state in ("drained", "resumed") and not options["token"].strip():
+        if state in ("cordoned", "drained", "resumed") and not options["token"].strip():
             raise KubeError("state=%s needs a token, such as the name of the rollout: by it the mark on the node is known again." % (state,))
         if options["token"] != options["token"].strip() or not options["token"].isprintable():
             raise KubeError("The token %r has blanks at its ends or unprintable characters." % (options["token"],))
@@ -63,5 +63,7 @@ class ActionModule(ActionBase):
             course.bring(wanted)
         elif options["state"] == "resumed":
             course.resume(wanted)
+        elif options["state"] == "cordoned":
+            course.cordon(options, wanted, policy)
         else:
             course.drain(options, wanted, policy)

@@ -44,9 +44,11 @@ options:
   state:
     description:
       - V(info) reads. V(present) only brings O(labels), O(annotations) and O(taints). V(drained) takes the node out of service, V(resumed) puts it back.
+      - V(cordoned) makes the node unschedulable under our mark as V(drained) does. Nothing is evicted or waited for, and RV(drained) says whether it
+        is empty.
       - O(labels), O(annotations) and O(taints) go into the same write as the mark.
     type: str
-    choices: [info, present, drained, resumed]
+    choices: [info, present, cordoned, drained, resumed]
     default: info
   node_name:
     description:
@@ -55,13 +57,13 @@ options:
     default: ''
   token:
     description:
-      - By what our mark is known again, such as the name of the rollout. Needed for V(drained) and V(resumed).
+      - By what our mark is known again, such as the name of the rollout. Needed for V(cordoned), V(drained) and V(resumed).
       - A mark is ours when its token is this one, or begins with it and a blank, C(:) or C(/) follows.
     type: str
     default: ''
   reason:
     description:
-      - Why the node is drained. It is kept in the mark.
+      - Why the node is drained. It is kept in the mark. Another reason takes the place of the one in our mark, none does not.
     type: str
     default: ''
   timeout_s:
@@ -206,6 +208,10 @@ unschedulable:
   description: Whether the node takes no new pods.
   returned: when the node was found
   type: bool
+state:
+  description: V(schedulable) or V(unschedulable). Empty if the node was not found.
+  returned: when the cluster was asked
+  type: str
 mark:
   description: Who took the node out of service.
   returned: when the node was found
@@ -243,7 +249,7 @@ left:
   elements: dict
 holding:
   description: The pods in O(scope) that a drain would evict or wait for.
-  returned: when O(state=info)
+  returned: when O(state=info) or O(state=cordoned)
   type: list
   elements: dict
 operators:
@@ -251,6 +257,14 @@ operators:
   returned: when the cluster was asked
   type: list
   elements: str
+why:
+  description: The part of RV(ignore:msg) that says why, without the one that says as what the node is left.
+  returned: on failure
+  type: str
+waited_s:
+  description: Seconds that the drain took once the node was marked.
+  returned: when the cluster was asked
+  type: float
 requests:
   description: How many requests were sent to the API server.
   returned: when the cluster was asked
@@ -260,7 +274,7 @@ requests:
 from ansible.module_utils.basic import AnsibleModule
 
 ARGUMENT_SPEC = dict(
-    state=dict(type="str", choices=["info", "present", "drained", "resumed"], default="info"),
+    state=dict(type="str", choices=["info", "present", "cordoned", "drained", "resumed"], default="info"),
     node_name=dict(type="str", default=""),
     token=dict(type="str", default="", no_log=False),
     reason=dict(type="str", default=""),

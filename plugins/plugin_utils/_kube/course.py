@@ -38,6 +38,7 @@ class Course:
         self.sleep = sleep
         self.before = None
         self.after = None
+        self.began = None  # when it began to wait
         self.keys = {"labels": set(), "annotations": {MARK}}
         self.result = {"node": name, "changed": False, "drained": False, "blockers": [], "evicted": [], "left": [], "operators": []}
 
@@ -60,6 +61,8 @@ class Course:
             self.result["mark"] = mark.standing(self.after, self.token)
             self.result["unschedulable"] = change.unschedulable(self.after)
             self.result["diff"] = {"before": change.shown(self.before, self.keys), "after": change.shown(self.after, self.keys)}
+        self.result["state"] = "" if self.after is None else "unschedulable" if change.unschedulable(self.after) else "schedulable"
+        self.result["waited_s"] = 0.0 if self.began is None else round(self.clock() - self.began, 1)
         self.result["requests"] = self.api.requests
         return self.result
 
@@ -128,7 +131,7 @@ class Course:
         if decision.blockers:
             why.append("%d pod(s) on it may not be evicted: %s" % (len(decision.blockers), pods.names(decision.blockers)))
         if why:
-            raise Refused("%s: not drained, because %s. %s" % (self.name, "; ".join(why), self.stands()), decision.blockers)
+            raise Refused("%s: not drained, because %s." % (self.name, "; ".join(why)), self.stands(), decision.blockers)
 
     def stands(self):
         """What the node is left as."""
@@ -136,19 +139,31 @@ class Course:
             return "Nothing was changed."
         return "The node stays cordoned under our mark: mend it and run again, or put it back with state=resumed and token=%s." % (self.token,)
 
+    def close(self, options, wanted, listed):
+        """Our mark and the cordon, in one write."""
+        now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        off = {} if options["operators"] != "pause" else operators.keep_off(self.after, listed)
+        self.write(lambda node: mark.place(node, self.token, options["reason"], now, off).merged(wanted))
+
+    def cordon(self, options, wanted, policy):
+        """No new work, and what runs there goes on."""
+        self.read()
+        listed, decision = self.look(policy)
+        self.close(options, wanted, listed)
+        self.tell(listed, decision)
+
     def drain(self, options, wanted, policy):
         self.read()
         listed, decision = self.look(policy)
         self.api.discover_eviction()
         self.permitted()
         self.refuse(listed, decision, options["operators"])
-        now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-        off = {} if options["operators"] != "pause" else operators.keep_off(self.after, listed)
-        self.write(lambda node: mark.place(node, self.token, options["reason"], now, off).merged(wanted))
+        self.close(options, wanted, listed)
         if self.check:
             self.foretell(decision, options)
         else:
-            deadline = self.clock() + options["timeout_s"]
+            self.began = self.clock()
+            deadline = self.began + options["timeout_s"]
             self.empty(options, policy, deadline)
             if options["operators"] == "pause":
                 self.pause(policy, deadline)
@@ -235,7 +250,7 @@ class Course:
             else:
                 self.result["blockers"].append(why.get(entry["uid"]) or pods.blocker(entry, "waiting", "its turn comes after the pods with GPUs"))
         if self.result["blockers"]:
-            raise KubeError("%s: not drained in %d s: %s. %s" % (self.name, options["timeout_s"], pods.names(self.result["blockers"]), self.stands()))
+            raise KubeError("%s: not drained in %d s: %s." % (self.name, options["timeout_s"], pods.names(self.result["blockers"])), self.stands())
 
     def pause(self, policy, deadline):
         """Take the GPU Operator's parts off the node, which hold the GPUs open, and see them gone."""
@@ -249,8 +264,8 @@ class Course:
             if self.clock() >= deadline:
                 self.result["blockers"] = [pods.blocker(entry, "operand", "the GPU Operator has not taken it away") for entry in there]
                 raise KubeError(
-                    "%s: drained of work, but the GPU Operator's parts hold the GPUs although their labels say %s: %s. Look at the operator. %s"
-                    % (self.name, operators.PAUSED, pods.names(self.result["blockers"]), self.stands()))
+                    "%s: drained of work, but the GPU Operator's parts hold the GPUs although their labels say %s: %s. Look at the operator."
+                    % (self.name, operators.PAUSED, pods.names(self.result["blockers"])), self.stands())
             self.sleep(max(0.05, min(wait, deadline - self.clock())))
             wait = min(wait * 1.5, 10)
 
@@ -268,8 +283,12 @@ class Course:
     def info(self, policy):
         """How the node stands; nothing is changed."""
         self.read()
-        listed, decision = self.look(policy)
+        self.tell(*self.look(policy))
+
+    def tell(self, listed, decision):
+        """What is on the node, and that nothing is done about it."""
         self.result["operators"] = operators.found(self.after, listed)
-        self.result["blockers"] = decision.blockers
+        self.result["blockers"] = decision.blockers + [
+            pods.blocker(each, "terminating" if each["terminating"] else "running", "it has not been evicted") for each in decision.going]
         self.result["holding"] = [dict((key, entry[key]) for key in ("namespace", "pod", "gpu")) for entry in decision.going]
-        self.result["drained"] = change.unschedulable(self.after) and not decision.going and not decision.blockers
+        self.result["drained"] = change.unschedulable(self.after) and not self.result["blockers"]

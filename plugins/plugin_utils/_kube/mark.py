@@ -78,9 +78,11 @@ def place(node, token, reason, now, labels=None):
             "token": token, "since": now, "reason": reason, "unschedulable": unschedulable(node),
             "labels": {}, "earlier": annotations_of(node).get(MARK),
         }
-    elif not unschedulable(node):
-        # Somebody put it back meanwhile: schedulable is what was found.
-        mark["unschedulable"] = False
+    else:
+        mark["reason"] = reason or mark["reason"]
+        if not unschedulable(node):
+            # Somebody put it back meanwhile: schedulable is what was found.
+            mark["unschedulable"] = False
     return Change(unschedulable=True).merged(hold(node, mark, labels or {}))
 
 

@@ -76,15 +76,15 @@ def _resource_problems(strategy, mig, resources):
 
 
 def document(wanted):
-    """One configuration as the device plugin reads it."""
-    found = {"version": "v1", "flags": {"migStrategy": wanted.get("mig_strategy", "none")}}
+    """One configuration as the device plugin reads it. Ansible's texts and numbers are types of its own, which YAML does not know."""
+    found = {"version": "v1", "flags": {"migStrategy": str(wanted.get("mig_strategy", "none"))}}
     key = STRATEGIES[wanted.get("strategy", "none")]
     if key:
         sharing = {"renameByDefault": wanted.get("rename", True)}
         if key == "timeSlicing":
             # More replicas of a GPU give a pod no more of it: better refused than believed.
             sharing["failRequestsGreaterThanOne"] = wanted.get("fail_requests_greater_than_one", True)
-        sharing["resources"] = [{"name": each["name"], "replicas": each["replicas"]} for each in wanted["resources"]]
+        sharing["resources"] = [{"name": str(each["name"]), "replicas": int(each["replicas"])} for each in wanted["resources"]]
         found["sharing"] = {key: sharing}
     return found
 

@@ -19,14 +19,18 @@ EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 class KubeError(Exception):
-    """What the operator has to know, in whole sentences."""
+    """What the operator has to know, in whole sentences: WHY, and as what the node is left."""
+
+    def __init__(self, why, stands=""):
+        super().__init__(" ".join(filter(None, (why, stands))))
+        self.why = why
 
 
 class Refused(KubeError):
     """Nothing was changed, because of what was found. BLOCKERS says what."""
 
-    def __init__(self, message, blockers=()):
-        super().__init__(message)
+    def __init__(self, why, stands="", blockers=()):
+        super().__init__(why, stands)
         self.blockers = list(blockers)
 
 

@@ -36,15 +36,15 @@ class NodeAgent(threading.Thread):
         super().__init__(name="lab-node-agent", daemon=True)
         self.plane = plane
         self.problem: Exception | None = None
-        self._stop = threading.Event()
+        self._ended = threading.Event()
         self._renewed = 0.0
 
     def stop(self) -> None:
-        self._stop.set()
+        self._ended.set()
         self.join(timeout=30)
 
     def run(self) -> None:
-        while not self._stop.wait(PERIOD_S):
+        while not self._ended.wait(PERIOD_S):
             try:
                 self.once(time.time())
             except Exception as problem:  # noqa: BLE001 - told by the fixture at its end; the next round may work

@@ -91,14 +91,15 @@ class ControlPlane:
     def _certificates(self) -> None:
         at = self.directory
         self._openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-                      "-subj", "/CN=lab-kube-ca", "-keyout", at / "ca.key", "-out", at / "ca.crt")  # fmt: skip
+                      "-subj", "/CN=lab-kube-ca", "-addext", "keyUsage=critical,keyCertSign,cRLSign", "-keyout", at / "ca.key", "-out", at / "ca.crt")  # fmt: skip
         self._openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
                       "-subj", "/CN=kube-apiserver", "-keyout", at / "server.key", "-out", at / "server.csr")  # fmt: skip
-        write_whole(at / "server.ext", "subjectAltName=IP:127.0.0.1,DNS:localhost\nextendedKeyUsage=serverAuth\n")
+        write_whole(at / "server.ext", "subjectAltName=IP:127.0.0.1,DNS:localhost\nextendedKeyUsage=serverAuth\nauthorityKeyIdentifier=keyid\n")
         self._openssl("x509", "-req", "-in", at / "server.csr", "-CA", at / "ca.crt", "-CAkey", at / "ca.key", "-CAcreateserial", "-days", "2",
                       "-extfile", at / "server.ext", "-out", at / "server.crt")  # fmt: skip
         self._openssl("genrsa", "-out", at / "accounts.key", "2048")
         self._trust = ssl.create_default_context(cafile=str(self.authority))
+        self._trust.verify_flags |= ssl.VERIFY_X509_STRICT  # as Python 3.13 does by itself
 
     @staticmethod
     def _openssl(*words: object) -> None:
@@ -129,6 +130,7 @@ class ControlPlane:
 
     def _wait(self) -> None:
         deadline = time.monotonic() + PATIENCE
+        last = "no answer"
         while True:
             for name, child in self._children.items():
                 if child.poll() is not None:
@@ -137,10 +139,11 @@ class ControlPlane:
                 # Ready, and with the namespace that everybody expects.
                 if self.request("GET", "/readyz")[0] == 200 and self.request("GET", "/api/v1/namespaces/default")[0] == 200:
                     return
-            except OSError:
-                pass
+                last = "it answers, and says that it is not ready"
+            except OSError as problem:
+                last = str(problem)
             if time.monotonic() > deadline:
-                self._fail(f"not ready in {PATIENCE} s")
+                self._fail(f"not ready in {PATIENCE} s: {last}")
             time.sleep(0.2)
 
     def _fail(self, why: str) -> None:

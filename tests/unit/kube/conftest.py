@@ -134,7 +134,7 @@ class World:
     def task(self, state, check=False, account=LIFECYCLE, kubeconfig=None, inventory_name=None, **options):
         """The result of the task; every request it sent is in LOG afterwards."""
         arguments = dict(options, state=state, kubeconfig=str(kubeconfig or self.plane.kubeconfig(account)))
-        if state in ("drained", "resumed"):
+        if state in ("cordoned", "drained", "resumed"):
             arguments.setdefault("token", "r7")
             arguments.setdefault("timeout_s", 60)
         task = mock.Mock(args=arguments, async_val=0, check_mode=check, diff=True, action="x", environment=None)

@@ -68,8 +68,10 @@ def test_a_drain_that_cannot_happen_does_not_begin(world, account, words):
 
 
 def test_a_patch_that_is_not_permitted_is_named(world):
-    found = world.fails("present", account=READER, labels={"a": "1"})
-    assert "patch nodes %s" % world.node in found["msg"] and "403" in found["msg"] and not found["changed"]
+    for state, more in (("present", {"labels": {"a": "1"}}), ("cordoned", {})):
+        found = world.fails(state, account=READER, **more)
+        assert "patch nodes %s" % world.node in found["msg"] and "403" in found["msg"] and not found["changed"]
+        assert found["mark"]["owner"] == "none" and "unschedulable" not in world.read()["spec"]
 
 
 def test_no_permission_at_all(world):
@@ -125,6 +127,7 @@ def test_a_name_that_the_cluster_does_not_know(world):
 @pytest.mark.parametrize(("state", "more", "word"), [
     ("drained", {"token": ""}, "needs a token"),
     ("resumed", {"token": "  "}, "needs a token"),
+    ("cordoned", {"token": ""}, "needs a token"),
     ("drained", {"token": "a\nb"}, "unprintable"),
     ("info", {"labels": {"a": "1"}}, "state=present"),
     ("drained", {"timeout_s": -1}, "timeout_s is -1"),

@@ -42,6 +42,18 @@ def test_drain_and_resume(world):
     assert not world.ok("resumed")["changed"]
 
 
+def test_a_cordon_leaves_what_runs_there(world):
+    world.add_pod("train", gpus=1, owner=None)
+    taint = {"key": "gpufleet.lifecycle/bringup", "value": "unproven", "effect": "NoSchedule"}
+    found = world.ok("cordoned", reason="bring-up", taints=[taint])
+    assert found["changed"] and not found["drained"] and found["evicted"] == [] and world.pods() == ["train"]
+    assert found["mark"]["owner"] == "ours" and found["mark"]["reason"] == "bring-up" and found["requests"] == 3
+    assert world.read()["spec"]["unschedulable"] is True and taint in world.read()["spec"]["taints"]
+    assert not world.ok("cordoned", reason="bring-up", taints=[taint])["changed"]
+    world.ok("resumed", taints=[dict(taint, state="absent")])
+    assert "unschedulable" not in world.read()["spec"] and taint not in world.read()["spec"]["taints"]
+
+
 def test_scope_all_takes_the_holders_of_gpus_first(world):
     world.add_pod("a-web")
     world.add_pod("z-train", gpus=1)

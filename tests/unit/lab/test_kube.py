@@ -67,3 +67,20 @@ def test_sources_are_asked_of_the_mirror_that_gives_packages():
 ])
 def test_the_agent_ends_a_pod_when_its_time_is_over(meta, due):
     assert agent.due({"metadata": meta}, 1795298400.0) is due
+
+
+def test_the_agent_works_until_it_is_stopped():
+    class Plane:
+        asked = 0
+
+        def must(self, *words):
+            self.asked += 1
+            return {"items": []}
+
+    one = agent.NodeAgent(Plane())
+    one.start()
+    while one.plane.asked < 2:
+        assert one.is_alive() and one.problem is None
+        one.join(timeout=0.01)
+    one.stop()
+    assert not one.is_alive() and one.problem is None

@@ -42,6 +42,43 @@ def test_a_drain_cordons_first_and_looks_again():
     assert found["requests"] == api.requests
 
 
+def test_a_cordon_evicts_nothing_and_is_never_refused_for_what_runs_there():
+    labels = {"nvidia.com/gpu-driver-upgrade-state": "cordon-required"}
+    api = FakeApi(node(labels=labels), [pod("a", gpus=1), pod("b", gpus=1, owner=None)])
+    one = course(api)
+    one.cordon(OPTIONS, change.Change(), Policy())
+    found = one.answer()
+    assert api.said == ["get node", "list pods", "patch node"] and api.evictions() == [] and found["changed"] and not found["drained"]
+    assert found["mark"]["owner"] == "ours" and found["unschedulable"] and found["state"] == "unschedulable"
+    assert [(each["pod"], each["reason"]) for each in found["blockers"]] == [("b", "unmanaged"), ("a", "running")]
+    assert api.stored["metadata"]["labels"]["nvidia.com/gpu-driver-upgrade.skip"] == "true"
+    one = course(api)
+    one.resume(change.Change())
+    assert api.stored["metadata"]["labels"] == labels and not one.answer()["unschedulable"]
+
+
+def test_a_node_that_is_empty_is_drained_by_a_cordon():
+    one = course(FakeApi(node(), [pod("a")]))
+    one.cordon(OPTIONS, change.Change(), Policy())
+    assert one.answer()["drained"]
+
+
+def test_how_long_it_took_is_told():
+    api = FakeApi(node(), [pod("a", gpus=1)])
+    api.answers["a"] = [budget("train")]
+    text, found = fails(api)
+    assert 60 <= found["waited_s"] < 75
+
+
+def test_why_it_was_in_vain_stands_apart_from_as_what_the_node_is_left():
+    api = FakeApi(node(), [pod("a", gpus=1)])
+    api.answers["a"] = [budget("train")]
+    with pytest.raises(KubeError) as caught:
+        course(api).drain(OPTIONS, change.Change(), Policy())
+    why = caught.value.why
+    assert "default/a" in why and "cordoned" not in why and str(caught.value).startswith(why + " The node stays cordoned")
+
+
 def test_a_second_drain_changes_nothing():
     api = FakeApi(node())
     drain(api)
@@ -272,7 +309,9 @@ def test_what_is_there_is_told_without_a_change():
     one.info(Policy())
     found = one.answer()
     assert api.said == ["get node", "list pods"] and not found["changed"] and not found["drained"]
-    assert [each["pod"] for each in found["holding"]] == ["a"] and [each["pod"] for each in found["blockers"]] == ["b"]
+    assert [each["pod"] for each in found["holding"]] == ["a"]
+    assert [(each["pod"], each["reason"]) for each in found["blockers"]] == [("b", "unmanaged"), ("a", "running")]
+    assert found["state"] == "schedulable" and found["waited_s"] == 0
     assert found["operators"] == ["GPU Operator", "NVSentinel"]
 
 

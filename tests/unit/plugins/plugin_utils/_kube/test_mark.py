@@ -91,7 +91,14 @@ def test_mark_and_cordon_are_one_write():
 
 def test_a_second_drain_changes_nothing():
     one = placed(node(), labels={"a": "1"})
-    assert change.patch(one, mark.place(one, "r7", "other words", "2027-01-01T00:00:00Z", {"a": "1"})) is None
+    assert change.patch(one, mark.place(one, "r7", "why", "2027-01-01T00:00:00Z", {"a": "1"})) is None
+
+
+def test_a_mark_of_ours_tells_the_last_reason():
+    one = placed(node())
+    again = change.applied(one, change.patch(one, mark.place(one, "r7", "quarantined", "later")))
+    assert mark.standing(again, "r7")["reason"] == "quarantined" and mark.standing(again, "r7")["since"] == NOW
+    assert change.patch(again, mark.place(again, "r7", "", "later")) is None
 
 
 def test_labels_that_come_later_join_those_in_the_mark():

@@ -86,3 +86,16 @@ def test_names(configs, more, word):
     with pytest.raises(KubeError) as caught:
         sharing.config_map(configs, **more)
     assert word in str(caught.value)
+
+
+def test_texts_and_numbers_of_ansible_are_written_too():
+    class Text(str):
+        """As Ansible gives a value that it knows the origin of."""
+
+    class Number(int):
+        """The same."""
+
+    wanted = {Text("a"): {Text("strategy"): Text("time_slicing"), "mig_strategy": Text("mixed"),
+                          "resources": [{"name": Text("nvidia.com/gpu"), "replicas": Number(4)}]}}
+    found = yaml.safe_load(sharing.config_map(wanted)["data"]["a"])
+    assert found["flags"] == {"migStrategy": "mixed"} and found["sharing"]["timeSlicing"]["resources"] == [{"name": "nvidia.com/gpu", "replicas": 4}]

@@ -69,5 +69,9 @@ def snapshot(node):
     persistence = 1 if "nvidia-persistenced.service" in node["running"] else 0
     return {
         "schema": "gpufleet.snapshot/1",
-        "gpus": [{"index": index, "compute_processes": value(processes), "persistence_mode": value(persistence)} for index in range(2)],
+        "status": "ok",
+        "system": {"driver_version": value(node["loaded"])},
+        "gpus": [
+            {"index": index, "name": value("Stub GPU"), "compute_processes": value(processes), "persistence_mode": value(persistence)} for index in range(2)
+        ],
     }

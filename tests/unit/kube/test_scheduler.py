@@ -1,0 +1,250 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The role gpu_scheduler and upgrade.yml on stub nodes that a real API server, stub commands of Slurm, or both give work."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.tests.unit.kube.conftest import LIFECYCLE, NO_EVICTION
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collection, host_tasks
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.conftest import Fleet
+
+OLD, NEW = "1.0.1", "2.0.1"
+ID = "upgrade-" + NEW
+MARK = "gpufleet.lifecycle/mark"
+GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+BRINGUP_TAINT = {"key": "gpufleet.lifecycle/bringup", "value": "unproven", "effect": "NoSchedule"}
+LABELS = {"gpufleet.lifecycle/gpu-model": "Stub-GPU", "gpufleet.lifecycle/gpu-count": "2", "gpufleet.lifecycle/class": "training", "rack": "r1"}
+KUBE, SLURM = "kubernetes", "slurm"
+SECOND = 3  # host-tasks that a second scheduler may add: ask, drain, resume
+
+PLAY = """
+- hosts: gpu_nodes
+  gather_facts: false
+  tasks:
+    - name: Each entry point
+      ansible.builtin.include_tasks: entry.yml
+      loop: "{{ entries | product([entries | join]) }}"
+      loop_control:
+        loop_var: item_of
+      vars:
+        entry: "{{ item_of[0] }}"
+"""
+ENTRY = """
+- block:
+    - name: Take it
+      ansible.builtin.include_role:
+        name: gpufleet.lifecycle.gpu_scheduler
+        tasks_from: "{{ entry }}"
+    - name: Tell
+      ansible.builtin.debug:
+        msg: "told {{ told | to_json }} end"
+  rescue:
+    - name: Tell that it failed
+      ansible.builtin.debug:
+        msg: "told {{ told | combine({'failed': ansible_failed_result.msg}) | to_json }} end"
+  vars:
+    told:
+      node: "{{ inventory_hostname }}"
+      entry: "{{ entry }}"
+      drained: "{{ gpu_scheduler_drained | default(none) }}"
+      marks: "{{ gpu_scheduler_mark | default({}) }}"
+      blockers: "{{ gpu_scheduler_blockers | default([]) }}"
+      waited: "{{ gpu_scheduler_waited_s | default(0) }}"
+"""
+
+
+class KubeFleet(Fleet):
+    """Stub nodes that have objects in the cluster, by another name."""
+
+    def __init__(self, directory, modules, world):
+        super().__init__(directory, modules)
+        self.world = world
+        collection.make(self.collection, [
+            "plugins/action/kube_node.py", "plugins/modules/kube_node.py", "plugins/filter/gpu_node_labels.py", "plugins/filter/device_plugin_config.py"],
+            stubs=())
+        self.arguments, self.common = self.use_slurm()
+        self.common.update(
+            gpu_scheduler_kubernetes_node="%s-{{ inventory_hostname }}" % world.node, gpu_node_upgrade_gate_patience=180,
+            gpu_node_upgrade_gate_patience_max=180)
+
+    def add(self, name, *backends, variables=None, unschedulable=False, account=LIFECYCLE, **fields):
+        super().add(name, **fields)
+        self.variables[name] = dict(
+            self.common, gpu_scheduler_backends=list(backends), gpu_scheduler_kubernetes_kubeconfig=str(self.world.plane.kubeconfig(account)))
+        self.variables[name].update(variables or {})
+        if KUBE in backends:
+            self.world.add_node(self.called(name), unschedulable=unschedulable)
+
+    def called(self, name):
+        return "%s-%s" % (self.world.node, name)
+
+    def object(self, name):
+        return self.world.read(self.called(name))
+
+    def pod(self, name, on, **more):
+        self.world.add_pod(name, node=self.called(on), gpus=1, **more)
+
+    def pods(self, name):
+        return self.world.pods(self.called(name))
+
+    def state(self, name):
+        """Whether it takes no pods, and the mark of whom it carries."""
+        found = self.object(name)
+        text = found["metadata"].get("annotations", {}).get(MARK)
+        return found["spec"].get("unschedulable", False), text and json.loads(text)["token"]
+
+    def take(self):
+        """The entry points of every node, and what each told: {node: {entry point: facts}}."""
+        (self.directory / "role.yml").write_text(PLAY)
+        (self.directory / "entry.yml").write_text(ENTRY)
+        result = self.run("role", *self.arguments)
+        assert result.rc == 0, "a failure is told by its task"
+        told = {}
+        for text in result.output.split('"msg": "told ')[1:]:
+            one = json.loads(json.loads('"%s"' % text.split(' end"')[0]))
+            told.setdefault(one["node"], {})[one["entry"]] = one
+        return result, told
+
+
+@pytest.fixture(scope="session")
+def modules(tmp_path_factory):
+    """The modules as Ansible packed them, for all runs."""
+    return tmp_path_factory.mktemp("modules")
+
+
+@pytest.fixture
+def fleet(tmp_path, modules, world):
+    return KubeFleet(tmp_path, modules, world)
+
+
+def owners(told):
+    return {backend: mark["owner"] for backend, mark in told["marks"].items()}
+
+
+def order(tasks):
+    """What was asked of which scheduler and done to it, in order."""
+    words = {"Drain the node in Slurm, and wait for its jobs": "drain slurm", "Drain the node in Kubernetes": "drain kubernetes",
+             "Ask whether Kubernetes would let the node go": "ask kubernetes", "Ask Slurm": "ask slurm",
+             "Put the node back in Kubernetes": "resume kubernetes", "Put the node back in Slurm": "resume slurm"}
+    names = [task.rsplit(" | ", 1)[0].rsplit(" : ", 1)[-1] for task in tasks]
+    if "Refuse a node that can be given work" in names:  # what verify and status ask afterwards has no order
+        names = [name for name in names if name != "Ask Slurm"]
+    return [words[name] for name in names if name in words]
+
+
+def test_the_entry_points_of_the_role(fleet):
+    way = {"entries": ["join", "label", "drain", "verify", "resume"], "gpu_scheduler_kubernetes_class": "training",
+           "gpu_scheduler_kubernetes_labels": {"rack": "r1"}, "gpu_scheduler_kubernetes_drain_taints": [BRINGUP_TAINT],
+           "gpu_scheduler_device_plugin_configs": {"shared": {"strategy": "time_slicing", "resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}}}
+    fleet.add("k1", KUBE, variables=way)
+    fleet.add("k2", KUBE, variables=dict(way, entries=["drain", "resume", "status"]), unschedulable=True)
+    fleet.add("b1", SLURM, KUBE, variables=dict(way, entries=way["entries"][1:]))
+    fleet.add("b2", KUBE, SLURM, variables=dict(way, entries=["drain", "resume"]), slurm={"state": "IDLE+DRAIN", "reason": "bad fan"})
+    for name in fleet.names:
+        fleet.pod("train-" + name, name)
+    others = fleet.object("k1")["spec"]["taints"]
+    result, told = fleet.take()
+    assert not [one for each in told.values() for one in each.values() if "failed" in one], told
+    for name in fleet.names:
+        assert told[name]["drain"]["drained"] and not told[name]["resume"]["drained"], name
+        assert float(told[name]["drain"]["waited"]) > 0, "its pod had to end"
+        assert told[name]["drain"]["marks"][KUBE]["reason"] == "GPU maintenance" and fleet.pods(name) == []
+    assert owners(told["b1"]["drain"]) == {SLURM: "ours", KUBE: "ours"} and owners(told["b1"]["resume"]) == {SLURM: "none", KUBE: "none"}
+    assert owners(told["b2"]["drain"]) == {KUBE: "ours", SLURM: "operator"} and fleet.slurm("b2") == ("IDLE+DRAIN", "bad fan", [])
+    assert owners(told["k2"]["status"]) == {KUBE: "operator"} and fleet.state("k2") == (True, None), "somebody else's cordon stays"
+    assert fleet.state("k1") == fleet.state("b1") == fleet.state("b2") == (False, None)
+    assert fleet.slurm("b1")[2] == ["drain gpufleet:by-hand GPU maintenance", "resume"]
+    ways = host_tasks.of_play(result.host_tasks, "gpu_nodes")
+    changes = ["drain slurm", "drain kubernetes", "resume kubernetes", "resume slurm"]
+    assert order(ways["b1"]) == ["ask kubernetes"] + changes and order(ways["b2"]) == ["ask slurm"] + changes[1::-1] + changes[:1:-1], ways
+    assert fleet.object("k1")["spec"]["taints"] == others + [GPU_TAINT]
+    labels = fleet.object("b1")["metadata"]["labels"]
+    assert {key: labels.get(key) for key in LABELS} == LABELS and labels["gpufleet.lifecycle/driver-version"] == OLD
+    assert not fleet.object("k2")["metadata"].get("labels")
+    written = (fleet.artifacts / "device-plugin.yml").read_text()
+    assert "name: gpufleet-device-plugin" in written and "replicas: 4" in written
+
+
+def test_what_is_in_vain_is_lifted_and_says_why(fleet):
+    short = {"gpu_scheduler_drain_timeout": 3}
+    fleet.add("no-config", SLURM, KUBE, variables={"gpu_scheduler_kubernetes_kubeconfig": "/nowhere/config"})
+    fleet.add("not-permitted", SLURM, KUBE, account=NO_EVICTION)
+    fleet.add("unknown", SLURM, KUBE, variables={"gpu_scheduler_kubernetes_node": "gpu-by-another-name"})
+    fleet.add("no-slurm", KUBE, SLURM, slurm={"away": True})
+    fleet.add("budget", SLURM, KUBE, variables=short)
+    fleet.add("kept", KUBE, variables=dict(short, gpu_scheduler_on_timeout="keep"))
+    fleet.add("jobs", KUBE, SLURM, variables=short, jobs=2)
+    fleet.add("busy", KUBE, busy=True)
+    fleet.add("serving", KUBE, variables={"entries": ["verify"]})
+    fleet.add("closed", KUBE, variables={"gpu_scheduler_drain_timeout": 0, "gpu_scheduler_kubernetes_drain_taints": [BRINGUP_TAINT]})
+    for name in fleet.names:
+        fleet.variables[name].setdefault("entries", ["drain"])
+        fleet.pod("train-" + name, name)
+    for name in ("budget", "kept"):
+        fleet.world.add_budget("keep-" + name, "train-" + name, allowed=0)
+    dummy, told = fleet.take()
+    told = {node: list(each.values())[0] for node, each in told.items()}
+    assert {node for node, each in told.items() if "failed" not in each} == {"closed"}, told["closed"]
+
+    # Nothing is drained in one scheduler for another that cannot be asked or refuses.
+    for name, word in (("no-config", "/nowhere/config"), ("not-permitted", "create pods/eviction"), ("unknown", "has no node gpu-by-another-name")):
+        assert word in told[name]["failed"] and fleet.slurm(name)[2] == [], told[name]
+        assert fleet.state(name) == (False, None) and fleet.pods(name) == ["train-" + name]
+    assert "slurmctld does not answer" in told["no-slurm"]["failed"] and fleet.state("no-slurm") == (False, None) and fleet.pods("no-slurm")
+
+    # One verdict: what was drained in the first is lifted when the second could not be.
+    drained = ["drain gpufleet:by-hand GPU maintenance", "resume"]
+    assert "keep-budget" in told["budget"]["failed"] and told["budget"]["failed"].startswith(fleet.called("budget") + ": not drained in 3 s")
+    assert "cordoned" not in told["budget"]["failed"] and not told["budget"]["drained"], "it is not left as the module left it"
+    assert fleet.slurm("budget") == ("IDLE", "", drained) and fleet.state("budget") == (False, None) and fleet.pods("budget") == ["train-budget"]
+    assert "2 jobs hold it" in told["jobs"]["failed"] and fleet.slurm("jobs")[2] == drained and fleet.state("jobs") == (False, None)
+    assert "pid 4711" in told["busy"]["failed"] and fleet.state("busy") == (False, None)
+    assert told["kept"]["failed"].endswith("It stays drained by us.") and fleet.state("kept") == (True, "by-hand") and owners(told["kept"]) == {KUBE: "ours"}
+    assert [(each["pod"], each["budget"]) for each in told["kept"]["blockers"]] == [("train-kept", "keep-kept")]
+    assert "schedulable in kubernetes" in told["serving"]["failed"] and "held by 1 " in told["serving"]["failed"]
+    assert fleet.state("closed") == (True, "by-hand") and fleet.pods("closed") == ["train-closed"] and not told["closed"]["drained"]
+    assert BRINGUP_TAINT in fleet.object("closed")["spec"]["taints"]
+
+
+def test_an_upgrade_of_a_mixed_fleet_whose_first_controller_dies(fleet):
+    fleet.add("b1", SLURM, KUBE, waits_at=["health post"])
+    fleet.add("b2", SLURM, KUBE)
+    fleet.add("k1", KUBE)
+    fleet.add("s1", SLURM, slurm={"gres": "gpu:h100:2"})
+    for name in ("b1", "b2", "k1"):
+        fleet.pod("train-" + name, name)
+    fleet.world.add_budget("keep", "train-k1", allowed=1)
+    variables = fleet.install_for_real()
+    first = fleet.start("upgrade", *fleet.arguments, **variables)
+    try:
+        fleet.world.wait(lambda: "waits" in fleet.read("b1")["log"], 300)
+    finally:
+        first.kill()
+        first.wait()
+        first.log.close()
+    drain = "drain gpufleet:%s driver %s" % (ID, NEW)
+    assert fleet.state("b1") == (True, ID) and fleet.slurm("b1") == ("IDLE+DRAIN", "gpufleet:%s driver %s" % (ID, NEW), [drain])
+    fleet.change("b1", waits_at=[])
+    time.sleep(1)
+
+    result = fleet.run("upgrade", *fleet.arguments, rollout_max_down=4, rollout_max_draining=4, **variables)
+    assert result.rc == 0 and result.states == dict.fromkeys(fleet.names, "done")
+    assert [fleet.state(name) for name in ("b1", "b2", "k1")] == [(False, None)] * 3 and [fleet.pods(name) for name in ("b1", "b2", "k1")] == [[]] * 3
+    for name in ("b1", "b2", "s1"):
+        state, reason, log = fleet.slurm(name)
+        assert (state, reason) == ("IDLE", "") and log[0] == drain and log[-1] == "resume" and len(log) % 2 == 0
+    assert fleet.read("b1")["log"].count("installed " + NEW) == 1
+    for name in ("b1", "b2", "k1"):
+        assert fleet.object(name)["metadata"]["labels"]["gpufleet.lifecycle/driver-version"] == NEW, "the labels tell what runs now"
+    ways = host_tasks.of_play(result.host_tasks, "Upgrade")
+    assert order(ways["b2"])[-2:] == ["resume kubernetes", "resume slurm"]
+    own = host_tasks.LIMIT - host_tasks.PREFLIGHT
+    for name, allowed in (("k1", own + host_tasks.SCHEDULER), ("b2", own + host_tasks.SCHEDULER + SECOND)):
+        tasks = host_tasks.way(result.host_tasks, [name])
+        assert len(tasks) <= allowed, "\n".join(tasks)

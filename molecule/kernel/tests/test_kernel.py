@@ -45,11 +45,19 @@ def staging(kernel):
 
 
 @pytest.fixture(scope="module")
-def staged(host):
-    """The kernel of the security suite, which the release's keeps out."""
-    offered = set(re.findall(r"^Depends: linux-image-(\S+)", host.check_output("apt-cache show linux-image-amd64"), re.MULTILINE)) - {RELEASED}
-    assert offered, "the security suite offers another kernel than the release"
-    return max(offered, key=lambda release: [int(part) for part in re.findall(r"\d+", release)])
+def offered(host):
+    """The kernel of the security suite, which the release's keeps out, and the version of its metapackage."""
+    series = re.match(r"[0-9]+\.[0-9]+\.", RELEASED)[0]
+    text = host.check_output("apt-cache show linux-image-amd64")
+    versions = {re.search(r"^Depends: linux-image-(\S+)", stanza, re.M)[1]: re.search(r"^Version: (.*)$", stanza, re.M)[1] for stanza in text.split("\n\n")}
+    newer = {release: version for release, version in versions.items() if release.startswith(series) and release != RELEASED}
+    assert newer, "the security suite offers another kernel than the release"
+    return max(newer.items(), key=lambda item: [int(part) for part in re.findall(r"\d+", item[0])])
+
+
+@pytest.fixture(scope="module")
+def staged(offered):
+    return offered[0]
 
 
 def boots(host):
@@ -70,28 +78,31 @@ def assert_modules(host, kernel, driver):
         assert host.check_output("modinfo -k %s -F vermagic %s" % (kernel, module)).split()[0] == kernel
 
 
-def test_the_kernel_is_held_and_what_that_keeps_out_is_told(host, staged):
+def test_the_kernel_is_held_and_what_that_keeps_out_is_told(host, offered):
     assert host.check_output("uname -r") == RELEASED
     assert_modules(host, RELEASED, DRIVER)
     outcome, result = task("kernel_packages")
     assert outcome.rc == 0 and result["changed"] is False
     assert result["kernels"]["installed"] == [RELEASED] and result["held_days"] == 0
-    offered = re.findall(r"Version: (.*)\n(?:.*\n)*?Depends: linux-image-%s " % re.escape(staged), host.check_output("apt-cache show linux-image-amd64"))
-    assert result["security_kept_out"] == {"linux-image-amd64": offered[0], "linux-headers-amd64": offered[0]}
+    assert result["security_kept_out"] == {"linux-image-amd64": offered[1], "linux-headers-amd64": offered[1]}
     assert {row["package"] for row in result["holds"]} == {kind + name for kind in ("linux-image-", "linux-headers-") for name in ("amd64", RELEASED)} | {
         "linux-headers-" + RELEASED.replace("amd64", "common")}
     offers = host.check_output("apt-get --simulate dist-upgrade --ignore-hold").splitlines()
-    assert [line for line in offers if line.startswith("Inst openssl ")], "there is something to update"
+    assert [line for line in offers if line.startswith("Inst libexpat1 ")], "there is something to update"
     assert not [line for line in offers if re.match("Inst linux-(image|headers)", line)], "the pin holds without the holds"
 
 
 def test_a_hold_is_as_old_as_it_is(host):
-    """The same hold, noted forty days ago."""
+    """The same holds, noted forty days ago."""
     record = "/var/lib/gpufleet/kernel-holds.json"
-    host.run_expect([0], "cp -p %s /root/record && sed -i -E 's/20[0-9]{2}-[0-9]{2}-[0-9]{2}T/'$(date -u -d '40 days ago' +%%F)'T/g' %s" % (record, record))
+    noted = json.loads(host.check_output("cat " + record))
+    early = json.dumps({name: dict(item, since=item["since"] - 40 * 24 * 3600) for name, item in noted.items()})
+    host.run_expect([0], "cp -p %s /root/record && echo '%s' > %s" % (record, early, record))
     try:
         outcome, result = task("kernel_packages")
-        assert outcome.rc == 0 and result["held_days"] in (39, 40)
+        assert outcome.rc == 0 and result["held_days"] == 40
+        told = play([{"hosts": NODE, "become": True, "gather_facts": False, "roles": ["gpufleet.lifecycle.kernel_hold"]}], INVENTORY)
+        assert told.rc == 0 and "the kernel has been held for 40 days, which keeps out the security updates" in told.output
     finally:
         host.run_expect([0], "mv /root/record " + record)
 
@@ -148,7 +159,7 @@ def test_a_kernel_becomes_the_default_when_its_module_is_proven(host, staged):
 
 
 def test_one_drain_brings_the_kernel_the_driver_and_the_security_updates(host, staged, tmp_path):
-    boot, openssl, meta = boots(host), version(host, "openssl"), version(host, "linux-image-amd64")
+    boot, library, meta = boots(host), version(host, "libexpat1"), version(host, "linux-image-amd64")
     outcome = play("gpufleet.lifecycle.upgrade", INVENTORY, {
         "upgrade_hosts": NODE, "rollout_version": NEXT + REVISION, "gpufleet_artifact_dir": str(tmp_path), "nvidia_driver_tree_dir": "",
         "gpu_node_upgrade_security_updates": True, "gpu_node_upgrade_reload": "auto"})
@@ -156,15 +167,23 @@ def test_one_drain_brings_the_kernel_the_driver_and_the_security_updates(host, s
     assert boots(host) != boot and host.check_output("uname -r") == staged, "no reload brings another kernel"
     for kernel in (RELEASED, staged):
         assert_modules(host, kernel, NEXT)
-    fixed = host.check_output("apt-cache policy openssl | sed -n 's/^  Candidate: //p'")
-    assert version(host, "openssl") == fixed != openssl
+    fixed = host.check_output("apt-cache policy libexpat1 | sed -n 's/^  Candidate: //p'")
+    assert version(host, "libexpat1") == fixed != library
     assert version(host, "linux-image-amd64") == meta, "what is held is no part of it"
     told = json.loads((tmp_path / "rollouts" / ("upgrade-" + NEXT + REVISION) / "report.json").read_text())["nodes"][NODE]
     steps = {step["name"]: step for step in told["steps"]}
     assert told["state"] == "done" and list(steps).index("install") < list(steps).index("reload") and "reboot" not in steps
-    row = [line.split() for line in host.check_output("cat /var/log/dpkg.log").splitlines() if line.endswith(" upgrade openssl:amd64 %s %s" % (openssl, fixed))]
+    row = [line.split() for line in host.check_output("cat /var/log/dpkg.log").splitlines() if line.endswith(" upgrade libexpat1:amd64 %s %s" % (library, fixed))]
     assert len(row) == 1
     at = host.check_output("date -u -d '%s' +%%FT%%TZ" % " ".join(row[0][:2]))
     assert steps["install"]["started"][:19] <= at[:19] <= steps["install"]["finished"][:19], "while the node was down for its driver"
     outcome, result = task("driver_audit", wanted_version=NEXT, fail_on=["fail"])
     assert outcome.rc == 0, result.get("msg")
+
+
+def test_the_kernel_that_was_left_can_be_taken_away_and_the_one_that_runs_cannot(host, staged):
+    outcome, result = task("kernel_packages", state="removed", kernel=staged)
+    assert outcome.rc != 0 and "kernel %s is not removed: %s runs and %s boots next" % (staged, staged, staged) in result["msg"]
+    outcome, result = task("kernel_packages", state="removed", kernel=RELEASED)
+    assert outcome.rc == 0 and result["kernels"]["installed"] == [staged], outcome.tail()
+    assert host.check_output("ls /lib/modules") == staged

@@ -145,7 +145,7 @@ def test_a_build_that_fails_leaves_the_old_kernel_the_default(host, staged):
     assert outcome.rc != 0 and "there is no NVIDIA module for kernel " + staged in result["msg"]
 
 
-def test_a_kernel_becomes_the_default_when_its_module_is_proven(host, staged):
+def test_a_kernel_becomes_the_default_when_its_module_is_proven(host, staged, offered):
     before = boots(host)
     outcome = staging(staged)
     assert outcome.rc == 0, outcome.tail()
@@ -153,7 +153,9 @@ def test_a_kernel_becomes_the_default_when_its_module_is_proven(host, staged):
     assert (host.check_output("uname -r"), boots(host)) == (RELEASED, before)
     assert_modules(host, staged, DRIVER)
     holds = set(host.check_output("apt-mark showhold").split())
-    assert {"linux-image-" + RELEASED, "linux-image-" + staged, "linux-headers-" + staged} <= holds
+    assert {"linux-image-" + RELEASED, "linux-image-" + staged, "linux-headers-" + staged, "linux-image-amd64", "linux-headers-amd64"} <= holds
+    assert version(host, "linux-image-amd64") == version(host, "linux-headers-amd64") == offered[1]
+    assert task("kernel_packages")[1]["security_kept_out"] == {}, "nothing is kept out any more"
     again = staging(staged)
     assert again.rc == 0 and not again.changed.get(NODE), again.tail()
 
@@ -186,4 +188,5 @@ def test_the_kernel_that_was_left_can_be_taken_away_and_the_one_that_runs_cannot
     assert outcome.rc != 0 and "kernel %s is not removed: %s runs and %s boots next" % (staged, staged, staged) in result["msg"]
     outcome, result = task("kernel_packages", state="removed", kernel=RELEASED)
     assert outcome.rc == 0 and result["kernels"]["installed"] == [staged], outcome.tail()
-    assert host.check_output("ls /lib/modules") == staged
+    assert host.check_output("find /lib/modules/%s -name '*.ko*' || true" % RELEASED) == ""
+    assert host.check_output("dkms status") == "nvidia-current/%s, %s, x86_64: installed" % (NEXT, staged)

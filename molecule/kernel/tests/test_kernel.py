@@ -175,7 +175,8 @@ def test_one_drain_brings_the_kernel_the_driver_and_the_security_updates(host, s
     told = json.loads((tmp_path / "rollouts" / ("upgrade-" + NEXT + REVISION) / "report.json").read_text())["nodes"][NODE]
     steps = {step["name"]: step for step in told["steps"]}
     assert told["state"] == "done" and list(steps).index("install") < list(steps).index("reload") and "reboot" not in steps
-    row = [line.split() for line in host.check_output("cat /var/log/dpkg.log").splitlines() if line.endswith(" upgrade libexpat1:amd64 %s %s" % (library, fixed))]
+    logged, end = host.check_output("cat /var/log/dpkg.log").splitlines(), " upgrade libexpat1:amd64 %s %s" % (library, fixed)
+    row = [line.split() for line in logged if line.endswith(end)]
     assert len(row) == 1
     at = host.check_output("date -u -d '%s' +%%FT%%TZ" % " ".join(row[0][:2]))
     assert steps["install"]["started"][:19] <= at[:19] <= steps["install"]["finished"][:19], "while the node was down for its driver"

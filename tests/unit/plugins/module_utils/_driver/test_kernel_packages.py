@@ -112,7 +112,8 @@ def a_node(tmp_path, monkeypatch):
 
     def run(state, acting=True, **options):
         params = dict({"state": state, "kernel": NEW, "patterns": None, "pin": True, "exclude_unattended": True}, **options)
-        task = kernel_task.Task(params, manager, None, str(tmp_path), lambda: os.uname().__class__(("Linux", "n", manager.uname, "v", "x86_64")), lambda: manager.now)
+        uname = os.uname().__class__(("Linux", "n", manager.uname, "v", "x86_64"))
+        task = kernel_task.Task(params, manager, None, str(tmp_path), lambda: uname, lambda: manager.now)
         return task.run(acting)
 
     manager.now, manager.uname = 1000.0, OLD
@@ -268,8 +269,9 @@ def test_everything_is_held_again_when_the_metapackages_did_not_follow(node):
 
 
 def test_metapackages_of_metapackages_follow_too():
-    index = {"linux-generic": [record("linux-generic", version, "linux-image-generic", "linux-headers-generic") for version in ("6.8.149", "6.8.101")],
-             "linux-image-generic": [record("linux-image-generic", version, "linux-image-6.8.0-%s-generic" % version[-3:]) for version in ("6.8.149", "6.8.101")],
+    both = ("6.8.149", "6.8.101")
+    index = {"linux-generic": [record("linux-generic", version, "linux-image-generic", "linux-headers-generic") for version in both],
+             "linux-image-generic": [record("linux-image-generic", version, "linux-image-6.8.0-%s-generic" % version[-3:]) for version in both],
              "linux-headers-generic": [record("linux-headers-generic", "6.8.101", "linux-headers-6.8.0-101-generic")]}
     installed = dict.fromkeys(index, have("6.8.101"))
     metas = kernel_set.metapackages({**installed, "linux-image-6.8.0-101-generic": have("6.8.101")}, APT, "apt")

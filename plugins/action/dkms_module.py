@@ -15,7 +15,6 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import ArchiveError, Claims, offered, receive
 
 MODULE = "gpufleet.lifecycle.dkms_module"
-STORE = "/var/lib/gpufleet/dkms"
 STATES = ("built", "prepared")
 BUILD_TIMEOUT_S = 3600
 
@@ -59,7 +58,7 @@ class ActionModule(ActionBase):
             # What another node compiled meanwhile. Whether it is of the right source the node sees.
             arrived = set(name for name in compiles if name in offer["archives_offered"] and self.stamp(directory, name) != before.get(name))
             needed = sorted(set(answer["needs_archives"]) | arrived)
-            failed = self.bring(directory, needed, args.get("store_dir") or STORE, task_vars)
+            failed = self.bring(directory, needed, args.get("store_dir") or trees.STORE, task_vars)
             if failed:
                 return failed
             warnings = list(answer.get("warnings") or [])

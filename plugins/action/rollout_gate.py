@@ -30,9 +30,10 @@ class ActionModule(RolloutAction):
                     "documents": {}, "ticket": None, "from_version": None, "to_version": None, "attempt": 0, "position": None, "total": 0, "numbers": {},
                     "turn": 1, "soak_s": 0, "left_drained": False}
         book = self.book(arguments)
-        if arguments["step"] and state.STEPS.get(arguments["step"], ("",))[0] != arguments["phase"]:
-            raise state.StateError("rollout_gate was told step %r, which is none of phase %s: %s." % (
-                arguments["step"], arguments["phase"], ", ".join(name for name, (phase, dummy) in state.STEPS.items() if phase == arguments["phase"])))
+        for step in filter(None, (arguments["step"], arguments["resume_step"])):
+            if state.STEPS.get(step, ("",))[0] != arguments["phase"]:
+                raise state.StateError("rollout_gate was told step %r, which is none of phase %s: %s." % (
+                    step, arguments["phase"], ", ".join(name for name, (phase, dummy) in state.STEPS.items() if phase == arguments["phase"])))
         holds.check_times(arguments["hold_age_s"], arguments["hold_deadline_s"])
         phase = arguments["phase"]
         turn = arguments["turn"] + 1
@@ -53,7 +54,7 @@ class ActionModule(RolloutAction):
         line = answer.pop("line")
         if answer["answer"] != "wait" or turn == 1:
             self.say(line)
-        if answer["answer"] == "go" and arguments["step"] and not self.check:
+        if answer["answer"] == "go" and answer.get("begun"):
             self.say(answer.pop("begun"))
         if answer["resume"]:
             answer["documents"] = {name: book.load(node, name) for name in ("baseline", "services")}
@@ -91,9 +92,10 @@ class ActionModule(RolloutAction):
                 for name, document in arguments["documents"].items():
                     transaction.save(node, name, document)
             told = dict(self.told(view, phase, node, decision), **taken_up)
-            if decision.answer == "go" and arguments["step"]:
-                transaction.append("step", run=view.run, node=node, step=arguments["step"], detail=arguments["detail"])
-                told["begun"] = progress(view, node, "%s%s" % (arguments["step"], " (%s)" % arguments["detail"] if arguments["detail"] else ""))
+            step = (arguments["resume_step"] if told["resume"] else None) or arguments["step"]
+            if decision.answer == "go" and step:
+                transaction.append("step", run=view.run, node=node, step=step, detail=arguments["detail"])
+                told["begun"] = progress(view, node, "%s%s" % (step, " (%s)" % arguments["detail"] if arguments["detail"] else ""))
             return dict(told, lost=lines, wrote=bool(transaction.added))
 
         answer = book.transact(decide)

@@ -18,7 +18,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action
 LIMITS = tuple(key for key in limits.DEFAULTS if key in ARGUMENT_SPEC)
 APPROVAL_LETTERS = 8
 # Variables of upgrade.yml: the options of this action, but for those that it finds out or calls otherwise, and those of other tasks.
-OTHERWISE = ("rollout_id", "artifact_dir", "target", "targets", "audits", "markers", "domains", "domain_group_prefix", "variables", "role_mode")
+OTHERWISE = (
+    "rollout_id", "artifact_dir", "target", "targets", "audits", "markers", "domains", "domain_group_prefix", "variables", "given_version", "role_mode")
 VARIABLES = tuple(sorted(
     ["rollout_" + key for key in ARGUMENT_SPEC if key not in OTHERWISE]
     + ["rollout_id", "rollout_version", "rollout_domain_prefix", "rollout_report_dir"]))
@@ -71,6 +72,16 @@ def known(given):
             name, ": did you mean %s?" % near[0] if near else ""))
 
 
+def agree(given, made):
+    """Refuse a version of the command line that is not the plan's: the role would install it in place of the plan's."""
+    others = {name: node["to"] for name, node in made.nodes.items() if node["to"] != given}
+    if given and others:
+        name = min(others)
+        raise plan.PlanError(
+            "nvidia_driver_version is %s on the command line (-e), which goes before everything, and the plan takes %s to %s. Leave it out there; "
+            "rollout_version alone says which version all nodes get. Nothing was changed." % (given, name, others[name]))
+
+
 class ActionModule(RolloutAction):
     ARGUMENT_SPEC = ARGUMENT_SPEC
 
@@ -100,6 +111,7 @@ class ActionModule(RolloutAction):
                 arguments["target"], probes, policy, view, arguments["canaries"], targets, arguments["canaries_per_stratum"],
                 arguments["abandon"],
             )
+            agree(arguments["given_version"], made)
             made.policy["approved"] = approval(arguments, made)
             return made
 

@@ -275,6 +275,14 @@ def change(module, params):
     return result
 
 
+def tell(module, result):
+    if not module._diff:
+        result.pop("diff")
+    for text in result.pop("warnings", []):
+        module.warn(text)
+    module.exit_json(**result)
+
+
 def main():
     module = AnsibleModule(
         argument_spec=dict(
@@ -317,9 +325,7 @@ def main():
             needs, compiles = Task(params, runner.Runner()).asks()
             if needs or compiles:
                 module.exit_json(changed=False, needs_archives=sorted(needs.values()), compiles=sorted(compiles.values()))
-        if module.check_mode:
-            result = Task(params, runner.Runner()).preview()
-        elif not Task(params, runner.Runner()).due():
+        if module.check_mode or not Task(params, runner.Runner()).due():
             result = Task(params, runner.Runner()).preview()
         else:
             result = change(module, params)
@@ -336,9 +342,7 @@ def main():
             msg="The files of %s %s on this node cannot be worked on: %s. Next step: look at that path and at the free space (df)."
             % (params["name"] or "the module", params["version"], exc)
         )
-    if not module._diff:
-        result.pop("diff")
-    module.exit_json(**result)
+    tell(module, result)
 
 
 if __name__ == "__main__":

@@ -55,6 +55,12 @@ options:
     description:
       - A step of that phase that is opened in the same transaction as C(go) is given, as M(gpufleet.lifecycle.rollout_step) would.
     type: str
+  resume_step:
+    description:
+      - The step in place of O(step) for a node that an earlier controller, now dead, had begun to change. Such a node is asked what became of it,
+        whatever it would begin with otherwise.
+      - O(step), when not given.
+    type: str
   detail:
     description:
       - Words for the line of progress of O(step).
@@ -194,6 +200,7 @@ ARGUMENT_SPEC = dict(
     node=dict(type="str"),
     phase=dict(type="str", choices=["drain", "down", "return"], default="drain"),
     step=dict(type="str"),
+    resume_step=dict(type="str"),
     detail=dict(type="str", default=""),
     documents=dict(type="dict", default={}),
     mode=dict(type="str", choices=["ledger", "none"], default="ledger"),

@@ -55,6 +55,12 @@ options:
     type: list
     elements: str
     default: []
+  given_version:
+    description:
+      - C(nvidia_driver_version) where it is a variable of the command line (C(-e)), which nothing goes before. It is refused where it is another version
+        than a node's, since it would be installed all the same.
+    type: str
+    default: ''
   role_mode:
     description: What C(gpu_node_upgrade_rollout_mode) is. Anything but V(ledger) is refused, since nodes would be taken without leave.
     type: str
@@ -68,8 +74,7 @@ options:
     type: dict
     required: true
   markers:
-    description:
-      - For each node by its name, what M(ansible.builtin.stat) returned for its quarantine marker.
+    description: For each node by its name, what M(ansible.builtin.stat) returned for its quarantine marker.
     type: dict
     default: {}
   max_down:
@@ -111,43 +116,35 @@ options:
         All of O(max_down) from the beginning when not given.
     type: int
   growth_step:
-    description:
-      - See O(growth_start).
+    description: See O(growth_start).
     type: int
     default: 1
   common_cause:
-    description:
-      - The number of nodes that fail in the same way at which the change is blamed and no further node starts; V(0) for never.
+    description: The number of nodes that fail in the same way at which the change is blamed and no further node starts; V(0) for never.
     type: int
     default: 2
   max_delta_unhealthy:
-    description:
-      - No further node starts when more than this share of the fleet has become unhealthy since the rollout began, in percent.
+    description: No further node starts when more than this share of the fleet has become unhealthy since the rollout began, in percent.
     type: raw
   broken_elsewhere:
-    description:
-      - Nodes of the same fleet that are out of service for other reasons and are not among the nodes of this rollout.
+    description: Nodes of the same fleet that are out of service for other reasons and are not among the nodes of this rollout.
     type: int
     default: 0
   canaries:
-    description:
-      - Nodes that go first, in this order. No other node starts before every canary has ended.
+    description: Nodes that go first, in this order. No other node starts before every canary has ended.
     type: list
     elements: str
     default: []
   canaries_per_stratum:
-    description:
-      - Take so many canaries of every GPU model and running kernel, beside O(canaries).
+    description: Take so many canaries of every GPU model and running kernel, beside O(canaries).
     type: int
     default: 0
   canary_failures:
-    description:
-      - The number of canaries that may fail without an end of the rollout.
+    description: The number of canaries that may fail without an end of the rollout.
     type: int
     default: 0
   canary_soak_s:
-    description:
-      - How many seconds a canary has to stay healthy at work, looked at again and again, before it counts as done and others go.
+    description: How many seconds a canary has to stay healthy at work, looked at again and again, before it counts as done and others go.
     type: int
     default: 0
   mode:
@@ -172,13 +169,11 @@ options:
     elements: dict
     default: []
   node_s:
-    description:
-      - Seconds that a node takes from its first step to its last, for the estimate and for O(windows).
+    description: Seconds that a node takes from its first step to its last, for the estimate and for O(windows).
     type: int
     default: 900
   ticket_s:
-    description:
-      - Seconds for which a C(go) of M(gpufleet.lifecycle.rollout_gate) lets a node begin steps.
+    description: Seconds for which a C(go) of M(gpufleet.lifecycle.rollout_gate) lets a node begin steps.
     type: int
     default: 14400
   on_failure:
@@ -189,13 +184,11 @@ options:
     choices: [rollback, quarantine, stop]
     default: rollback
   require_approval:
-    description:
-      - No node starts before somebody has approved exactly this plan with O(approve).
+    description: No node starts before somebody has approved exactly this plan with O(approve).
     type: bool
     default: false
   approve:
-    description:
-      - At least eight letters of RV(sha256) of the plan that was looked at. A plan that has become another one since is not approved by it.
+    description: At least eight letters of RV(sha256) of the plan that was looked at. A plan that has become another one since is not approved by it.
     type: str
     default: ''
   domains:
@@ -302,6 +295,7 @@ ARGUMENT_SPEC = dict(
     target=dict(type="str", default=""),
     targets=dict(type="dict", default={}),
     variables=dict(type="list", elements="str", default=[]),
+    given_version=dict(type="str", default=""),
     role_mode=dict(type="str", default="ledger"),
     undo=dict(type="str", default=""),
     audits=dict(type="dict", required=True),

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
 import tempfile
@@ -18,7 +17,6 @@ import time
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import trees
 
-SUFFIX = ".dkms.tar.gz"
 CLAIMS = ".claims"
 POLL_S = 0.5
 
@@ -33,7 +31,7 @@ def offered(directory, version):
         names = sorted(os.listdir(directory))
     except FileNotFoundError:
         return []
-    return [name for name in names if name.endswith(SUFFIX) and "_%s_" % (version,) in name and name + ".sha256" in names]
+    return [name for name in names if name.endswith(trees.SUFFIX) and "_%s_" % (version,) in name and name + ".sha256" in names]
 
 
 class Claims:
@@ -107,13 +105,11 @@ def receive(directory, item, fetch):
     os.close(handle)
     try:
         fetch(temporary)
-        found = hashlib.sha256()
         with open(temporary, "rb") as stream:
-            for block in iter(lambda: stream.read(1024 * 1024), b""):
-                found.update(block)
             os.fsync(stream.fileno())
-        if found.hexdigest() != digest:
-            raise ArchiveError("got %s with sha256 %s, and the node says %s" % (name, found.hexdigest(), digest))
+        found = trees.sha256_of(temporary)
+        if found != digest:
+            raise ArchiveError("got %s with sha256 %s, and the node says %s" % (name, found, digest))
         os.chmod(temporary, 0o644)
         # Without its digest an archive is not offered: an older one goes first, the new one comes last.
         beside = os.path.join(directory, name + ".sha256")

@@ -10,10 +10,9 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+from . import host
 from .common import LabError, read_json, run, write_json
 from .config import HIGHEST_LAB_ID, REGISTRY, Lab
-
-FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
 
 
 def ruleset(lab: Lab) -> str:
@@ -118,10 +117,7 @@ def up(lab: Lab) -> None:
         for rule in accept_rules(lab):
             if run("iptables", "-C", *rule, check=False).returncode != 0:
                 run("iptables", "-I", *rule)
-    before = FORWARD.read_text(encoding="ascii").strip()
-    if before != "1":
-        write_json(REGISTRY / "ip_forward.json", {"before": before})
-        FORWARD.write_text("1\n", encoding="ascii")
+    host.allow(REGISTRY)
 
 
 def unplug(device: str) -> None:
@@ -143,10 +139,7 @@ def down(lab: Lab) -> None:
                 run("iptables", "-D", *rule)
     (REGISTRY / f"{lab.number}.json").unlink(missing_ok=True)
     if REGISTRY.is_dir() and not list(REGISTRY.glob("[0-9]*.json")):
-        before = read_json(REGISTRY / "ip_forward.json", {}).get("before")
-        if before is not None:
-            FORWARD.write_text(f"{before}\n", encoding="ascii")
-        (REGISTRY / "ip_forward.json").unlink(missing_ok=True)
+        host.restore(REGISTRY)
         for path in REGISTRY.glob(".*"):
             path.unlink()
         REGISTRY.rmdir()

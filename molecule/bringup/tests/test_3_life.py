@@ -109,7 +109,7 @@ class TestLife:
 
     def test_all_that_could_be_done_was_done_before_the_node_was_drained(self, up_2, artifacts):
         node = json.loads((artifacts / "rollouts" / ("upgrade-" + NEW) / "report.json").read_text())["nodes"]["up-2"]
-        assert [step["name"] for step in node["steps"]] == ["evidence", "prestage", "drain", "stop", "install", "prove", "reboot", "validate", "return"]
+        assert [step["name"] for step in node["steps"]] == ["prestage", "evidence", "drain", "stop", "install", "prove", "reboot", "validate", "return"]
         kept = up_2.check_output("ls /var/lib/gpufleet/dkms").split()
         assert sorted(name.split("_")[1] for name in kept if name.endswith(".gz")) == [OLD, NEW], "of the driver that was replaced too"
         stored = up_2.check_output("cd /var/lib/gpufleet/packages && for i in *.deb; do dpkg-deb -f $i Package Version | paste -sd ' '; done")

@@ -28,7 +28,8 @@ class Store:
     """``root`` is the machine's root directory, ``runner`` runs dpkg-deb there."""
 
     def __init__(self, runner, root="/", directory=DIRECTORY):
-        self.runner = runner
+        self.runner, self.root = runner, root
+        self.known = None
         self.directory = files.under(root, directory)
         self.shown = directory
 
@@ -44,7 +45,12 @@ class Store:
         return dict((name, item) for name, item in found.items() if os.path.basename(name) == name)
 
     def index(self):
-        """``{(package, version): {"path", "control"}}`` of what is kept and whole."""
+        """``{(package, version): {"path", "control"}}`` of what is kept and whole. The archives are read once, unless something is added or removed."""
+        if self.known is None:
+            self.known = self.whole()
+        return dict(self.known)
+
+    def whole(self):
         found = {}
         for name, item in self.read().items():
             path = os.path.join(self.directory, name)
@@ -61,9 +67,7 @@ class Store:
         """Keep archives, ``{(package, version): path}``; answers ``{(package, version): why}`` of those that are not what they should be."""
         if not archives:
             return {}
-        os.makedirs(self.directory, exist_ok=True)
-        for path in (os.path.dirname(self.directory), self.directory):
-            os.chmod(path, 0o755)
+        files.own_directory(self.root, self.shown)
         known, wrong = self.read(), {}
         for (package, version), path in sorted(archives.items()):
             control = self.control(path)
@@ -84,6 +88,7 @@ class Store:
         return out if rc == 0 else ""
 
     def write(self, known):
+        self.known = None
         write_atomically(os.path.join(self.directory, LIST), json.dumps(known, indent=1, sort_keys=True) + "\n")
 
     def superfluous(self, wanted):

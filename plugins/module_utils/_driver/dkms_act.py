@@ -130,8 +130,11 @@ class Tree:
                 os.rmdir(above)
 
     def load(self, kernel, archive):
-        """Give an archive to DKMS. With --force it answers 3 for a module it knows already, though it loaded it: its status decides."""
+        """Give an archive to DKMS. With --force it answers 3 for a module it knows already, though it loaded it: its tree or its status decides."""
         rc, out, err = self.runner(dkms.import_command(archive, force=True), COMMAND_TIMEOUT_S)
+        # Without modules there the install that follows would compile them. Status costs more than all else in between.
+        if rc == 0 and files.listing(files.under(self.root, dkms.TREE, self.name, self.version, kernel, self.arch, "module")):
+            return
         state = dkms.state_of(dkms.read(self.root, self.runner)["entries"], self.name, self.version, kernel)
         if state not in ("built", "installed", "differs"):
             error = self.failure("ldtarball", kernel, rc, out, err)
@@ -148,12 +151,12 @@ class Tree:
             rc, out, err = self.runner(dkms.export_command(self.name, self.version, kernel, self.arch, temporary, apart), COMMAND_TIMEOUT_S)
             if rc:
                 raise self.failure("mktarball", kernel, rc, out, err)
-            tree = trees.inspect(temporary)
+            tree, described = trees.examine(temporary, self.runner)
             if (kernel, self.arch) not in tree["kernels"] or not tree["kernels"][(kernel, self.arch)]["module"]:
                 raise ActError(
                     "The archive that dkms mktarball wrote holds no main NVIDIA kernel module for kernel %s (%s)." % (kernel, self.arch), kernel=kernel
                 )
-            found = trees.describe_module(temporary, tree["kernels"][(kernel, self.arch)]["module"], self.runner)
+            found = described[(kernel, self.arch)]
             if found["version"] != self.version or not modules.made_for(kernel, found["vermagic"]):
                 raise ActError(
                     "The archive that dkms mktarball wrote holds version %s for '%s', not %s for kernel %s."
@@ -266,9 +269,8 @@ class Tree:
 
     def judge(self, copy, wanted_kernels, source=None, path=""):
         """The kernels an archive holds; raises TreeError when it does not fit this node."""
-        tree = trees.inspect(copy)
+        tree, described = trees.examine(copy, self.runner)
         trees.name_compiler(tree, path)
-        described = dict((key, trees.describe_module(copy, item["module"], self.runner)) for key, item in tree["kernels"].items() if item["module"])
         why = trees.refusals(tree, self.node(wanted_kernels), described)
         if source and trees.other_source(source, trees.source_digest(self.root, self.name, self.version)):
             why.append("it was built from other source of the same version than this node has, as of another revision of the package")

@@ -13,11 +13,33 @@ import shutil
 import tempfile
 
 from . import dkms, files
+from ._sets import DKMS_BUILD_MIB
 from .dkms_act import COMMAND_TIMEOUT_S, ActError
 
 WORKSHOP = "/var/lib/gpufleet/dkms-build"
+MIB = 1024 * 1024
+# What a serving node keeps free beside a build; driver_packages leaves as much by default (min_free_mib).
+LEFT_FREE_MIB = 512
 # Jobs run on the node meanwhile: nice(1), and the idle class of ionice(1) where the disk scheduler has one.
 QUIETLY = ("nice", "-n", "19", "ionice", "-c", "3")
+
+
+def free_bytes(path):
+    """What is free for root's processes on the file system of the nearest directory that exists."""
+    while not os.path.isdir(path):
+        path = os.path.dirname(path)
+    stat = os.statvfs(path)
+    return stat.f_bavail * stat.f_frsize
+
+
+def refuse_without_room(tree, kernels):
+    """The node serves: what is compiled on it must not fill its disk."""
+    build, free = len(kernels) * DKMS_BUILD_MIB, free_bytes(files.under(tree.root, WORKSHOP)) // MIB
+    if free < build + LEFT_FREE_MIB:
+        raise ActError(
+            "%s %s cannot be compiled ahead of its installation: the file system of %s has %d MiB free, and %d MiB are needed, %d for the build and %d "
+            "left over. Nothing was changed. Next step: free space there (old kernels, logs, apt-get clean), then run again."
+            % (tree.name, tree.version, WORKSHOP, free, build + LEFT_FREE_MIB, build, LEFT_FREE_MIB))
 
 
 class Workshop:

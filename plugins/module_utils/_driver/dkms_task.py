@@ -12,7 +12,7 @@ import os
 
 from . import dkms, dkms_act, dkms_plan, files, kernels, trees
 from .dkms_act import ActError, Tree
-from .dkms_apart import Workshop
+from .dkms_apart import Workshop, refuse_without_room
 
 
 class Task:
@@ -156,7 +156,7 @@ class Task:
             steps.append(dkms_plan.step("unstage"))
         self._perform(tree, steps, acting, archives)
         now = tree.verify_present(wanted) if acting else None
-        compiled = self._publish(tree, [item["kernel"] for item in steps if item["action"] == "build"], acting)
+        compiled, warnings = self._publish(tree, [item["kernel"] for item in steps if item["action"] == "build"], acting)
         stale = dkms_plan.remove_stale((now or view)["entries"], name, self.version) if self.params.get("remove_stale") else []
         self._perform(tree, stale, acting)
         for item in stale if acting else []:
@@ -165,21 +165,21 @@ class Task:
             now = tree.verify_present(wanted)
         forget = self._forget(acting) if self.params.get("remove_stale") else []
         done = steps + stale + forget
-        return dict(self._result(name, done, view, now, bool(done), wanted), compiled=compiled, unfit=unfit)
+        return dict(self._result(name, done, view, now, bool(done), wanted), compiled=compiled, unfit=unfit, warnings=warnings)
 
     def _publish(self, tree, built, acting):
-        """Archives of what was compiled here, for other nodes, when somebody takes them."""
+        """``(archives, warnings)`` of what was compiled here, for other nodes, when somebody takes them. The node itself is well without."""
         compilers = tree.node(built)["compilers"] if built else {}
-        if not acting or not self.params.get("publish"):
-            return []
-        return [tree.export(kernel, self._made_store(), compilers[kernel]) for kernel in built if compilers[kernel]]
+        archives, warnings = [], []
+        for kernel in built if acting and self.params.get("publish") else []:
+            try:
+                archives += [tree.export(kernel, self._made_store(), compilers[kernel])] if compilers[kernel] else []
+            except (ActError, trees.TreeError, OSError) as exc:
+                warnings.append("%s %s was compiled for kernel %s, and its archive cannot be kept for other nodes: %s" % (tree.name, tree.version, kernel, exc))
+        return archives, warnings
 
     def _made_store(self):
-        directory = self._store()
-        os.makedirs(directory, exist_ok=True)
-        for path in (os.path.dirname(directory), directory):
-            os.chmod(path, 0o755)
-        return directory
+        return files.own_directory(self.root, self.params.get("store_dir") or trees.STORE)
 
     def _forget(self, acting):
         """Take out of the store what no way forth or back needs any more."""
@@ -226,6 +226,7 @@ class Task:
     def _compile(self, tree, wanted, compilers):
         if not wanted:
             return []
+        refuse_without_room(tree, wanted)
         with Workshop(tree, self.params.get("source_packages") or []) as workshop:
             return [workshop.compile(kernel, self._made_store(), compilers[kernel]) for kernel in wanted]
 

@@ -11,11 +11,30 @@ from __future__ import annotations
 import os
 
 MAX_LINKS = 40
+# Where the collection keeps what it keeps on a node.
+OWN = "/var/lib/gpufleet"
 
 
 def under(root, *parts):
     """A path below the root; absolute parts count from the root, not from the machine's."""
     return os.path.join(root, *[part.lstrip("/") for part in parts])
+
+
+def own_directory(root, path):
+    """Make a directory of the collection's, which everybody may enter and read; answers where it is.
+
+    What is missing above it gets the same rights. What somebody else made there keeps its own, but for the collection's directory :data:`OWN`.
+    """
+    directory = under(root, path)
+    above, missing = os.path.dirname(directory), []
+    while not os.path.isdir(above):
+        missing.append(above)
+        above = os.path.dirname(above)
+    os.makedirs(directory, exist_ok=True)
+    own = [found for found in (under(root, OWN),) if directory.startswith(found + "/")]
+    for place in missing + own + [directory]:
+        os.chmod(place, 0o755)  # whatever the umask
+    return directory
 
 
 def read_text(path, limit=16 * 1024 * 1024):

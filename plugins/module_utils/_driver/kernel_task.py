@@ -11,14 +11,14 @@ from __future__ import annotations
 import os
 import time
 
-from . import boot_default, files, holds, kernel_set, kernels, pins
+from . import boot_default, files, hold_reading, holds, kernel_set, kernels, pins
 from .apt import Apt
 from .dnf import Dnf
 from .manager import NO_NAMES, parse_os_release, write_atomically
 
 PIN = "/etc/apt/preferences.d/gpufleet-kernel.pref"
 UNATTENDED = "/etc/apt/apt.conf.d/52gpufleet-kernel-hold"
-RECORD = "/var/lib/gpufleet/kernel-holds.json"
+RECORD = hold_reading.KERNEL_RECORD
 
 
 class Refused(Exception):

@@ -36,7 +36,10 @@ def run(module, change, acting):
     if not acting:
         return dict(result, actions=change.foresee(plan), holds=change.holds(plan))
     if changed:
+        sure = change.would_change(dict(plan, keep_new={})) or bool(change.actions)
         change.act(plan)
+        # That something cannot be kept is the same in every run, and no change.
+        result.update(changed=sure or bool(set(plan["keep_new"]) - set(change.unkept)), unkept=change.unkept)
     installed = change.verify(plan)
     change.find_module_archives(plan)
     change.record_holds(plan, installed)

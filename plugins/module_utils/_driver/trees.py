@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import hashlib
 import os
 import re
@@ -27,6 +28,11 @@ MAIN = "dkms_main_tree"
 STORE = "/var/lib/gpufleet/dkms"
 SOURCE = re.compile(r"^# source ([0-9a-f]{64})$", re.M)
 CONF_FIELD = re.compile(r"""^\s*(?P<key>PACKAGE_NAME|PACKAGE_VERSION)=["']?(?P<value>[^"'\s#]+)""", re.M)
+
+
+READ_BYTES = 1024 * 1024
+# Of this process, by the path of a file and its signature.
+_EXAMINED, _DIGESTS = {}, {}
 
 
 class TreeError(Exception):
@@ -109,7 +115,8 @@ def write_atomic(path, data):
 def whole(path):
     """The digest of an archive that is there with the digest beside it, and agrees with it; else None."""
     try:
-        digest = sha256_of(path)
+        key = (path,) + _signature(path)
+        _DIGESTS[key] = digest = _DIGESTS.get(key) or sha256_of(path)
         return digest if digest == expected_sha256(path) else None
     except (OSError, TreeError):
         return None
@@ -157,19 +164,20 @@ def private_copies(paths):
         shutil.rmtree(directory)
 
 
-def inspect(path):
-    """``{name, version, conf, kernels: {(kernel, arch): {"module": member, "compiler": id}}}`` of an archive.
+def inspect(path, take=None):
+    """``{name, version, conf, kernels: {(kernel, arch): {"module": member, "compiler": id}}}`` of an archive, which is read once.
 
-    Raises TreeError for anything but plain files and directories at the places where DKMS writes them.
+    Raises TreeError for anything but plain files and directories at the places where DKMS writes them. The main modules are written to the directory
+    ``take``, where one is given, and its path is their ``"file"``.
     """
     try:
-        with tarfile.open(path, "r:*") as archive:
-            return _inspect(archive)
+        with tarfile.open(path, "r|*", bufsize=READ_BYTES) as archive:
+            return _inspect(archive, take)
     except (tarfile.TarError, OSError, EOFError) as exc:
         raise TreeError("it is not a readable tar archive: %s" % exc) from exc
 
 
-def _inspect(archive):
+def _inspect(archive, take):
     kernels, texts, total, count = {}, {}, 0, 0
     for member in archive:
         count, total = count + 1, total + member.size
@@ -182,6 +190,8 @@ def _inspect(archive):
             item = kernels.setdefault((parts[1], parts[2]), {"module": None, "compiler": None})
             if parts[3] == "module" and len(parts) == 5 and modules.MAIN.match(parts[4]) and member.isfile():
                 item["module"] = member.name
+                if take:
+                    item["file"] = _take(archive, member, os.path.join(take, "%d" % len(kernels)))
             if parts[3] == "log" and len(parts) == 5 and parts[4] in (".config", "config-%s" % parts[1]) and member.isfile():
                 item["compiler"] = dkms.compiler_id(archive.extractfile(member).read(4 * 1024 * 1024).decode("utf-8", "replace"))
     conf = texts.get("dkms.conf", "")
@@ -220,16 +230,39 @@ def member_parts(member):
     return parts
 
 
-def describe_module(path, member, runner):
-    """What modinfo says of the main module in an archive; only that file is taken out, into a private directory."""
-    directory = tempfile.mkdtemp(prefix="gpufleet-dkms-")
+def _take(archive, member, directory):
+    os.mkdir(directory)
+    path = os.path.join(directory, os.path.basename(member.name))
+    with open(path, "wb") as output:
+        shutil.copyfileobj(archive.extractfile(member), output, READ_BYTES)
+    return path
+
+
+def examine(path, runner):
+    """``(tree, described)``: :func:`inspect`, and what modinfo says of the main module of each (kernel, arch).
+
+    Modules are taken out into a private directory. The answer is remembered for as long as the file is the same, and so is what :func:`whole` reads: a
+    task looks before and after it has the node to itself.
+    """
+    key = (path,) + _signature(path)
+    if key not in _EXAMINED:
+        directory = tempfile.mkdtemp(prefix="gpufleet-dkms-")
+        try:
+            tree = inspect(path, directory)
+            described = dict((which, modules.describe("/", item["file"], runner)) for which, item in tree["kernels"].items() if item["module"])
+        finally:
+            shutil.rmtree(directory)
+        _EXAMINED[key] = (tree, described)
+    return copy.deepcopy(_EXAMINED[key])
+
+
+def _signature(path):
+    """Differs when a file was written to or replaced: nobody can set the time of its last change of status."""
     try:
-        target = os.path.join(directory, os.path.basename(member))
-        with tarfile.open(path, "r:*") as archive, open(target, "wb") as output:
-            shutil.copyfileobj(archive.extractfile(member), output)
-        return modules.describe("/", target, runner)
-    finally:
-        shutil.rmtree(directory)
+        found = os.stat(path)
+    except OSError as exc:
+        raise TreeError("it is not a readable tar archive: %s" % exc) from exc
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def refusals(tree, node, described):

@@ -179,7 +179,7 @@ def _taken_over(previous, policy, nodes):
 
 def _wanted(target, targets, names):
     """The version of each node; refuses what is none."""
-    wanted = {name: (targets or {}).get(name) or target for name in names}
+    wanted = {name: target or (targets or {}).get(name) for name in names}
     for name in names:
         if not VERSION.fullmatch(wanted[name] or ""):
             if not wanted[name]:

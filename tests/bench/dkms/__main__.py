@@ -50,6 +50,7 @@ def tasks():
 
 def measure(lab, notes):
     """``(compile, import)`` in seconds of CPU."""
+    run(str(config.CHECKOUT / "tests/tools/collections.sh"))
     inventory = config.CHECKOUT / "inventories" / "lab"
     machines.up(lab, inventory, [NODE])
     machines.reset(lab, [NODE])

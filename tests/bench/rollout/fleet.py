@@ -124,7 +124,7 @@ class Run:
         """The most nodes that were down at one time."""
         changes = []
         for node in self.view().nodes.everything():
-            down = [step for step in node.steps if step.name not in ("evidence", "drain")]
+            down = [step for step in node.steps if step.name not in ("prestage", "evidence", "drain")]
             changes += [(down[0].started, 1), (down[-1].finished, -1)]
         most = now = 0
         for dummy, change in sorted(changes):

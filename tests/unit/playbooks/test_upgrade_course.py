@@ -17,7 +17,7 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import conftest
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.stub.plugins.module_utils import stubnode
 
 OLD, NEW = "1.0.1", "2.0.1"
-ALL_STEPS = ["evidence", "prestage", "drain", "stop", "install", "prove", "reboot", "validate", "return"]
+ALL_STEPS = ["prestage", "evidence", "drain", "stop", "install", "prove", "reboot", "validate", "return"]
 
 
 def wait_for(condition, seconds=120):
@@ -45,6 +45,8 @@ def evidence(fleet, node, name):
 def test_every_node_is_taken_once_and_a_second_run_takes_none(fleet):
     for name in ("a1", "a2"):
         fleet.add(name)
+    # As in most inventories, and not as of tonight.
+    fleet.variables = {"a1": {"nvidia_driver_version": OLD}}
     # Without further turns of the gate, which count too.
     first = fleet.run("upgrade", gpu_node_upgrade_gate_patience=180, gpu_node_upgrade_gate_patience_max=180, **fleet.install_for_real())
     assert first.rc == 0
@@ -216,9 +218,9 @@ def test_a_driver_is_loaded_without_a_reboot_or_with_one_as_the_policy_has_it(fl
     assert steps(result, "a1") == steps(result, "a2") == [(name, "ok") for name in went]
     assert {name: fleet.read(name)["boots"] for name in fleet.names} == {"a1": 0, "a2": 1, "a3": 0, "a4": 0, "b1": 1}
     assert "The driver cannot be loaded anew without a reboot: python3 (pid 4711)" in result.report["nodes"]["a3"]["reason"]
-    back = [("rollback_install", "ok"), ("rollback_prove", "ok"), ("rollback_reload", "ok"), ("rollback_validate", "ok")]
-    assert steps(result, "a3")[-4:] == [("reload", "failed")] + back[:2] + back[3:], "what is loaded is what was put back"
-    assert steps(result, "a4")[-5:] == steps(result, "b1")[-5:] == [("validate", "failed")] + back
+    back = [("rollback_install", "ok"), ("rollback_prove", "ok"), ("rollback_reload", "ok"), ("rollback_validate", "ok"), ("rollback_start", "ok")]
+    assert steps(result, "a3")[-5:] == [("reload", "failed")] + back[:2] + back[3:], "what is loaded is what was put back"
+    assert steps(result, "a4")[-6:] == steps(result, "b1")[-6:] == [("validate", "failed")] + back
     # What the comparison with the baseline was told to expect: the boot of b1 stays, although its driver was put back without one.
     assert {name: set(fleet.read(name)["reboots_expected"]) for name in ("a1", "a2", "a4", "b1")} == {
         "a1": {False}, "a2": {True}, "a4": {False}, "b1": {True}}
@@ -411,6 +413,9 @@ def test_limit_keeps_the_others_out_and_an_unknown_version_is_refused(fleet):
     others.write_text(json.dumps({"all": {"hosts": {"web1": {"ansible_connection": "local"}}}}))
     outside = fleet.run("upgrade", "-i", str(others), "--limit", "web1")
     assert outside.rc == 2 and "No host of gpu_nodes is within the limit web1" in outside.output
+    # The role would install that one, and not the plan's: nothing goes before a variable of the command line.
+    other = fleet.run("upgrade", nvidia_driver_version=OLD)
+    assert other.rc == 2 and "nvidia_driver_version is %s on the command line (-e)" % OLD in other.output
     misspelt = fleet.run("upgrade", rollout_domain_cap={"rack": 1})
     assert misspelt.rc == 2 and "rollout_domain_cap is no variable of a rollout: did you mean rollout_domain_caps?" in misspelt.output
     ungated = fleet.run("upgrade", gpu_node_upgrade_rollout_mode="none")
@@ -510,7 +515,7 @@ def test_a_node_that_was_drained_in_vain_is_pending_again(fleet):
     assert result.states == {first: "rolled_back", other: "pending"}
     assert fleet.touched() == [first]
     assert result.report["nodes"][other]["reason"].startswith("drained, and not taken down: the failure budget of 1 is spent by %s" % first)
-    assert [step["name"] for step in result.report["nodes"][other]["steps"]] == ["evidence", "prestage", "drain"]
+    assert [step["name"] for step in result.report["nodes"][other]["steps"]] == ["prestage", "evidence", "drain"]
 
 
 def test_security_updates_come_before_the_driver_in_the_same_drain_and_without_them_no_driver(fleet):
@@ -533,7 +538,17 @@ def test_a_node_that_cannot_be_prepared_is_not_drained(fleet):
     result = fleet.run("upgrade", rollout_failure_budget=2)
     assert result.rc == 2 and result.states == {"a1": "failed", "a2": "done"} and fleet.touched() == ["a2"]
     failed = result.report["nodes"]["a1"]
-    assert [step["name"] for step in failed["steps"]] == ["evidence", "prestage"] and "Driver version 2.0.1 is not available" in failed["reason"]
+    assert [step["name"] for step in failed["steps"]] == ["prestage"] and "Driver version 2.0.1 is not available" in failed["reason"]
+
+
+def test_who_comes_while_the_node_is_prepared_keeps_it(fleet):
+    """A compilation takes minutes: what the node was doing before says nothing about what it does after."""
+    fleet.add("a1", busy_after_prestage=True)
+    result = fleet.run("upgrade")
+    assert result.rc == 2 and result.states == {"a1": "failed"} and fleet.touched() == []
+    failed = result.report["nodes"]["a1"]
+    assert "processes compute on its GPUs, nothing was changed: pid 4711" in failed["reason"]
+    assert [step["name"] for step in failed["steps"]] == ["prestage", "evidence", "drain"]
 
 
 def test_the_work_beforehand_can_be_left_out(fleet):

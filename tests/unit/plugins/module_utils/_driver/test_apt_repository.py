@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import types
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import apt, deb_store, transaction
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import apt, deb_store, files, package_task, transaction, trees
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.package_change import ChangeFailed, PackageChange
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import repositories
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import stub_packages as stubs
@@ -236,6 +238,22 @@ def test_a_mirror_that_goes_away_in_between_stops_it_before_anything_is_changed(
     assert installed(machine) == before
 
 
+def test_what_cannot_be_kept_is_told_and_is_no_change(machine):
+    """Its packages are gone from the cache and the mirror answers no more: the driver is as it should be, and so is every further run."""
+    run(machine, version="580.173.02")
+    shutil.rmtree(str(machine.root / "var/cache/apt/archives"))
+    (machine.root / "var/cache/apt/archives/partial").mkdir(parents=True)
+    machine.repository.rename(str(machine.repository) + "-gone")
+    try:
+        module = types.SimpleNamespace(params={"state": "present"})
+        answer = package_task.run(module, change(machine, version="580.173.02", keep=True), True)
+    finally:
+        (machine.repository.parent / (machine.repository.name + "-gone")).rename(machine.repository)
+    assert "libnvidia-compute-580-server" in [name.split(":")[0] for name in answer["unkept"]] and not answer["changed"]
+    again = package_task.run(module, change(machine, version="580.173.02", keep=True), True)
+    assert again["changed"] and again["unkept"] == [] and kept(machine) == [OLD]
+
+
 @pytest.mark.parametrize("spoil", ["content", "list", "not listed"])
 def test_what_is_damaged_in_the_store_is_not_used(machine, spoil):
     run(machine, version="580.173.02", keep=True)
@@ -258,6 +276,35 @@ def test_the_store_keeps_the_last_two_drivers(machine):
     assert kept(machine) == [OLD, NEW]
     run(machine, version="595.91.07", keep=True)
     assert kept(machine) == [NEW, "595.91.07-0ubuntu0.24.04.1"]
+
+
+def mode(path):
+    return path.stat().st_mode & 0o777
+
+
+def test_a_store_is_made_readable_and_nothing_above_it_is(machine, tmp_path):
+    above = tmp_path / "private"
+    above.mkdir(mode=0o700)
+    umask = os.umask(0o077)
+    try:
+        files.own_directory(str(machine.root), deb_store.DIRECTORY)
+        files.own_directory(str(tmp_path), "/private/new/store")
+    finally:
+        os.umask(umask)
+    assert [mode(path) for path in (store(machine), store(machine).parent)] == [0o755, 0o755], "apt reads there without its rights"
+    assert [mode(path) for path in (above / "new/store", above / "new", above)] == [0o755, 0o755, 0o700]
+    store(machine).parent.chmod(0o700)
+    files.own_directory(str(machine.root), deb_store.DIRECTORY)
+    assert mode(store(machine).parent) == 0o755
+
+
+def test_archives_are_read_once_for_one_answer(machine, monkeypatch):
+    run(machine, version="580.173.02", keep=True)
+    read = []
+    monkeypatch.setattr(deb_store, "sha256_of", lambda path: read.append(path) or trees.sha256_of(path))
+    again = change(machine, version="580.173.02", keep=True)
+    assert not again.would_change(again.plan())
+    assert len(read) == len(set(read)) == len(list(store(machine).glob("*.deb")))
 
 
 def test_what_is_no_such_package_is_not_kept(machine, tmp_path):

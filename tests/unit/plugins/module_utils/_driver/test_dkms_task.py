@@ -429,6 +429,28 @@ def test_what_is_compiled_is_kept_where_somebody_takes_it(node):
     assert task(node, publish=True).run()["compiled"] == []
 
 
+def test_what_is_compiled_and_cannot_be_kept_is_compiled_all_the_same(node):
+    """Others then compile for themselves; this node is well."""
+    node.fail["mktarball"] = (5, "", "Error! No space left on device")
+    result = task(node, publish=True).run()
+    assert result["compiled"] == [] and actions(result) == ["add", "build", "install"] and not task(node).due()
+    warning, = result["warnings"]
+    assert warning.startswith("nvidia-current %s was compiled for kernel %s, and its archive cannot be kept for other nodes: " % (NEW, KERNEL))
+    assert "No space left on device" in warning
+
+
+def test_a_node_without_room_is_not_compiled_on_while_it_serves(tmp_path, monkeypatch):
+    node = FakeNode(tmp_path / "node", versions=(NEW,))
+    monkeypatch.setattr(dkms_apart, "free_bytes", lambda path: 911 * 2 ** 20)
+    with pytest.raises(dkms_act.ActError, match=(
+            "cannot be compiled ahead of its installation: the file system of %s has 911 MiB free, and 912 MiB are needed, "
+            "400 for the build and 512 left over. Nothing was changed. Next step: " % dkms_apart.WORKSHOP)):
+        task(node, "prepared", name="nvidia-current").run()
+    assert compiled(node) == []
+    monkeypatch.setattr(dkms_apart, "free_bytes", lambda path: 912 * 2 ** 20)
+    assert run(node, "prepared", name="nvidia-current")["changed"]
+
+
 def test_prepared_compiles_apart_and_keeps_what_is_installed_for_the_way_back(tmp_path):
     node = FakeNode(tmp_path / "node", versions=(OLD,))
     run(node, version=OLD)

@@ -130,10 +130,26 @@ def test_an_archive_that_is_not_there(tmp_path):
 
 def test_the_module_in_an_archive_is_asked(archive, tmp_path):
     runner = FakeNode(tmp_path / "node")
-    tree = trees.inspect(archive)
-    found = trees.describe_module(archive, tree["kernels"][(KERNEL, ARCH)]["module"], runner)
+    tree, described = trees.examine(archive, runner)
+    found = described[(KERNEL, ARCH)]
     assert (found["version"], found["vermagic"]) == (V, KERNEL + " SMP preempt")
-    assert not os.path.exists(runner.calls[0][1])
+    assert not os.path.exists(runner.calls[0][1]) and os.path.basename(runner.calls[0][1]) == "nvidia-current.ko"
+    tree["name"] = "changed by a caller"
+    again, dummy = trees.examine(archive, runner)
+    assert again["name"] == "nvidia-current" and len(runner.calls) == 1
+
+
+def test_an_archive_that_became_another_is_asked_again(archive, tmp_path):
+    runner = FakeNode(tmp_path / "node")
+    trees.examine(archive, runner)
+    trees.write_sha256(archive, trees.sha256_of(archive))
+    assert trees.whole(archive)
+    times = os.stat(archive)
+    make_archive(archive, dict(content(), **{trees.INFO + "/PACKAGE_NAME": ""}))
+    os.utime(archive, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert trees.whole(archive) is None
+    with pytest.raises(trees.TreeError, match="has no dkms_binaries_only"):
+        trees.examine(archive, runner)
 
 
 MODULE = {"version": V, "vermagic": KERNEL + " SMP", "signer": "key", "error": None}

@@ -181,6 +181,12 @@ def test_how_long_it_will_take(count, policy, canaries, expected):
     assert plan.estimate(made, 100) == expected
 
 
+def test_one_version_for_all_goes_before_what_the_inventory_has():
+    """Nodes have their nvidia_driver_version in the inventory: an upgrade that is asked for is not over before it began."""
+    made = plan.build("2.0", probes("a-r1"), POLICY, targets={"a-r1": "1.0"})
+    assert made.order == ["a-r1"] and made.nodes["a-r1"]["to"] == "2.0"
+
+
 def test_an_approval_does_not_change_what_is_approved():
     found = probes("a-r1")
     assert plan.build("2.0", found, dict(POLICY, approved="x")).sha256 == plan.build("2.0", found, POLICY).sha256

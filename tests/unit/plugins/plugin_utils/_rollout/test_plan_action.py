@@ -43,6 +43,13 @@ def act(tmp_path, url):
     return run
 
 
+def test_a_version_of_the_command_line_that_is_not_the_plans_is_refused(act):
+    refused = act(given_version="3.0")
+    assert refused["failed"] and refused["msg"].startswith(
+        "nvidia_driver_version is 3.0 on the command line (-e), which goes before everything, and the plan takes a to 2.0.")
+    assert not act(given_version="2.0").get("failed")
+
+
 FLEET = "abcdefghij"
 
 

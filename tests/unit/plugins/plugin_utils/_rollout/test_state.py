@@ -197,7 +197,8 @@ def test_times_of_the_ledger_compare_as_texts():
 
 @pytest.mark.parametrize(
     "steps, down, expected",
-    [([], False, "sick"), (["evidence"], False, "sick"), (["evidence", "prestage"], False, "soft"), (["evidence", "drain"], False, "soft"),
+    [([], False, "sick"), (["evidence"], False, "sick"), (["prestage"], False, "soft"),
+     (["prestage", "evidence"], False, "sick"), (["prestage", "evidence", "drain"], False, "soft"),
      (["evidence", "drain", "stop"], True, "hard"), (["evidence"], True, "hard")],
 )
 def test_the_class_of_a_failure_says_how_far_the_node_came(steps, down, expected):
@@ -246,7 +247,8 @@ def test_every_verb_of_the_module_is_one():
 
 @pytest.mark.parametrize("steps, expected", [
     ((), ""),
-    (("evidence", "drain"), ""),
+    (("prestage",), ""),
+    (("prestage", "evidence", "drain"), ""),
     (("drain", "stop"), state.STOPPED),
     (("drain", "stop", "install"), state.CHANGED),
     (("stop", "install", "validate", "return"), state.SERVING),

@@ -77,10 +77,15 @@ class Connection(ConnectionBase):
 
     @staticmethod
     def _driver_packages(node):
+        # No kernel whose module could be compiled here: what the others need is on the controller already.
+        resolved = {"upstream": NEW, "dkms_name": "nvidia-current-open", "trees": {}, "module_archives": []}
+        if not node.get("downloaded"):
+            # The first time, before the drain.
+            node["downloaded"] = True
+            return {"changed": True, "transaction": {}, "resolved": resolved}
         time.sleep(node["times"]["install"])
         node["disk"] = NEW
-        # No kernel whose module could be compiled here: what the others need is on the controller already.
-        return {"changed": True, "transaction": {}, "resolved": {"upstream": NEW, "dkms_name": "nvidia-current-open", "trees": {}}}
+        return {"changed": True, "transaction": {}, "resolved": resolved}
 
     @staticmethod
     def _dkms_module(node):

@@ -25,6 +25,7 @@ def main():
             module.fail_json(msg="Nothing was changed. %s" % node["cannot_prestage"])
         # No line in its log: nothing that serves is touched.
         node["downloaded"] = version
+        node["busy"] = node.get("busy_after_prestage", node.get("busy", False))
         stubnode.store(node)
         module.exit_json(changed=False, resolved=resolved)
     changed = node["disk"] != version

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import testinfra
 
-from tests.lab.config import CHECKOUT
+from tests.lab.config import CHECKOUT, DRIVER_VERSIONS
 from tests.lab.disk import unchanged_but
 from tests.lab.play import play
 
@@ -19,7 +19,7 @@ INVENTORY = CHECKOUT / "molecule" / "inventory"
 SSH_CONFIG = CHECKOUT / ".lab" / ("lab" + os.environ.get("GPUFLEET_LAB_ID", "0")) / "ssh" / "config"
 CACHE = Path(os.environ.get("GPUFLEET_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpufleet")
 # Compiled modules of the two revisions of the packages: their names are the same, and their sources are not.
-OLD, NEW = "550.163.01-2", "550.163.01-4~bpo13+1"
+OLD, NEW = DRIVER_VERSIONS["trixie"]
 TREES = {OLD: CACHE / "dkms", NEW: CACHE / "dkms" / NEW}
 
 

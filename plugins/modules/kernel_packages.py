@@ -34,11 +34,13 @@ options:
       free: Nothing of this module's keeps them.
       staged: The packages of O(kernel) and its headers are installed beside the others, and the kernel that runs is the default of the boot loader
         before and after it. M(gpufleet.lifecycle.boot_kernel) makes the new one the default. What was installed is held, too.
+      followed: The metapackages, such as C(linux-image-amd64), are those of O(kernel), which has to boot next. Those that stand for another one keep
+        its packages installed, and a report would count the update to this one as kept out. Nothing is done where none stands for it.
       removed: The packages of O(kernel) are not there. The kernel that runs, and the one that boots next, are never removed.
       updated: The security updates of all packages are installed that are not held, and not the kernel's or the driver's. They are taken from the
         security archive alone. On systems with apt only.
   kernel:
-    description: The release of the kernel for O(state=staged) and O(state=removed), such as V(6.1.0-50-amd64).
+    description: The release of the kernel for O(state=staged), O(state=followed) and O(state=removed), such as V(6.1.0-50-amd64).
     type: str
   patterns:
     description:
@@ -146,6 +148,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.manager
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.runner import Runner
 
 ROOT = "/"
+NAMING = ("staged", "followed", "removed")  # states of one kernel
 
 
 def perform(params, runner, acting):
@@ -156,7 +159,7 @@ def perform(params, runner, acting):
 def main():
     module = AnsibleModule(
         argument_spec=dict(
-            state=dict(type="str", choices=["held", "free", "staged", "removed", "updated"], default="held"),
+            state=dict(type="str", choices=["held", "free", "staged", "followed", "removed", "updated"], default="held"),
             kernel=dict(type="str"),
             patterns=dict(type="list", elements="str"),
             pin=dict(type="bool", default=True),
@@ -167,11 +170,11 @@ def main():
             rollout_id=dict(type="str"),
             step=dict(type="str"),
         ),
-        required_if=[("state", "staged", ["kernel"]), ("state", "removed", ["kernel"])],
+        required_if=[("state", state, ["kernel"]) for state in NAMING],
         supports_check_mode=True,
     )
     params = module.params
-    if params["state"] in ("staged", "removed") and not params["kernel"].strip():
+    if params["state"] in NAMING and not params["kernel"].strip():
         module.fail_json(msg="No kernel is named: nothing was changed. Next step: set it (kernel_hold_kernel, or the option kernel).")
     if os.geteuid() != 0:
         module.fail_json(msg="This needs root (become: true). Nothing was changed.")

@@ -75,7 +75,7 @@ def do_fault(lab, arguments) -> int:
 def do_drivers(lab, arguments) -> int:
     suites = arguments.suite or [suite for path in arguments.inventory for suite in machines.suites(Path(path).resolve())] or [config.SUITE]
     for suite in dict.fromkeys(suites):
-        drivers.ensure(lab, arguments.versions, suite, tuple(arguments.kernel))
+        drivers.ensure(lab, arguments.versions, suite)
     return 0
 
 
@@ -146,7 +146,6 @@ def parser() -> argparse.ArgumentParser:
     which.add_argument("--inventory", action="append", default=[], help="for the images of the machines that this inventory asks for")
     text = "such as 535.261.03 or 535.261.03-1 (default: all the image keeps)"
     command.add_argument("versions", nargs="*", metavar="VERSION", default=[], help=text)
-    command.add_argument("--kernel", action="append", default=[], help="for this kernel of the image's suite, too; may be given several times")
     command.set_defaults(run=do_drivers)
 
     command = commands.add_parser("apiserver", help="build kube-apiserver from Debian's source, once, into the cache")

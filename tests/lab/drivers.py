@@ -76,15 +76,8 @@ def present(trees: Path, name: str) -> bool:
     return (trees / name).is_file() and (trees / f"{name}.sha256").is_file()
 
 
-def kept(trees: Path, version: str, kernel: str) -> Path | None:
-    """A tree in the cache for a kernel that the image does not have, whose compiler is only known from the tree's name."""
-    found = sorted(trees.glob(f"{MODULE}_{upstream(version)}_{kernel}_{platform.machine()}_*.dkms.tar.gz")) if trees.is_dir() else []
-    return next((path for path in found if present(trees, path.name)), None)
-
-
-def ensure(lab: Lab, wanted: list[str], suite: str = SUITE, more: tuple[str, ...] = ()) -> list[Path]:
-    """Have built trees of these driver versions (all the image keeps, if none is named) for each kernel of a suite's image, and for more kernels of
-    the suite; return their files."""
+def ensure(lab: Lab, wanted: list[str], suite: str = SUITE) -> list[Path]:
+    """Have built trees of these driver versions (all the image keeps, if none is named) for each kernel of a suite's image; return their files."""
     image.ensure(lab, suite, image.packages_layer(suite))
     base = image.base_layer(suite).root(lab.images)
     stored = list(stored_versions(os.listdir(_archives(lab, suite))))
@@ -100,19 +93,6 @@ def ensure(lab: Lab, wanted: list[str], suite: str = SUITE, more: tuple[str, ...
                 if overlay.isolated("_driver", suite, chosen, kernel, nice=19) != 0:
                     raise LabError(f"driver {chosen} could not be compiled for kernel {kernel}")
             found.append(trees / name)
-        for kernel in more:
-            trees = directory(lab, suite, chosen)
-            path = kept(trees, chosen, kernel)
-            if path:
-                say(f"driver {chosen} for kernel {kernel}: already compiled, {path}")
-            else:
-                image.check_host()
-                if overlay.isolated("_driver", suite, chosen, kernel, nice=19) != 0:
-                    raise LabError(f"driver {chosen} could not be compiled for kernel {kernel}")
-                path = kept(trees, chosen, kernel)
-            if path is None:
-                raise LabError(f"driver {chosen} was compiled for kernel {kernel}, and there is no tree of it in {trees}")
-            found.append(path)
     return found
 
 
@@ -129,22 +109,13 @@ def _fetch(suite: str, root: Path, version: str, log: Path) -> str:
     return f"/var/tmp/{package.name}"
 
 
-def _headers(suite: str, root: Path, kernel: str, log: Path) -> None:
-    """Install the headers of a kernel of the suite that the image does not have."""
-    image.use_host_network_settings(root, suite)
-    image.use_host_names(root)
-    run_logged("package lists", log, "chroot", root, "apt-get", "-q", "update")
-    run_logged(f"headers of {kernel}", log, "chroot", root, "apt-get", "-q", "-y", "--no-install-recommends", "install", f"linux-headers-{kernel}")
-
-
 def compile_one(lab: Lab, suite: str, version: str, kernel: str) -> None:
     """Compile in a throw-away copy of the image. To be run in a mount namespace of its own."""
     base = image.base_layer(suite).root(lab.images)
-    own, trees = kernel in image.kernels(base), directory(lab, suite, version)
-    name = tree_name(base, version, kernel) if own else f"{MODULE}_{upstream(version)}_{kernel}_{platform.machine()}.dkms.tar.gz"
+    name, trees = tree_name(base, version, kernel), directory(lab, suite, version)
     trees.mkdir(parents=True, exist_ok=True)
     with locked(trees / f".lock-{name}", f"compiles driver {version}"):
-        if present(trees, name) or not own and kept(trees, version, kernel):
+        if present(trees, name):
             say(f"driver {version} for kernel {kernel}: compiled meanwhile, {trees / name}")
             return
         start = time.monotonic()
@@ -158,9 +129,6 @@ def compile_one(lab: Lab, suite: str, version: str, kernel: str) -> None:
             with overlay.chroot_mounts(root):
                 package = stored_versions(os.listdir(_archives(lab, suite))).get(version)
                 path = f"/{image.ARCHIVES}/{package}" if package else _fetch(suite, root, version, log)
-                if not own:
-                    _headers(suite, root, kernel, log)
-                    name = tree_name(root, version, kernel)
                 say(f"driver {version} for kernel {kernel}: compiling, at low priority (once; its log is {log})")
                 run_logged("unpacking the driver's source", log, "chroot", root, "dpkg-deb", "-x", path, "/")
                 _build(root, upstream(version), kernel, log)

@@ -21,10 +21,10 @@ from pathlib import Path
 
 REVISION = "0stub1"
 
-# version -> what the release does. Every release is complete unless it says otherwise.
+# version -> what the release does. Every release is complete unless it says otherwise; "parts" are the modules beside the first.
 RELEASES = {
-    "535.216.03": {"about": "a good release"},
-    "535.261.03": {"about": "a good, newer release"},
+    "535.216.03": {"about": "a good release", "parts": ("-modeset", "-drm", "-uvm")},
+    "535.261.03": {"about": "a good, newer release", "parts": ("-modeset", "-drm", "-uvm")},
     "535.555.01": {"about": "its DKMS build takes long: something to kill", "build_seconds": 45},
     "535.556.01": {"about": "dpkg takes long over it: something to kill", "postinst_seconds": 45},
     "535.666.01": {"about": "nvidia-smi of this release was never published", "without": ("nvidia-smi",)},
@@ -52,7 +52,7 @@ MODULE_DESCRIPTION("gpufleet test stub, not a driver");
 """
 
 MAKEFILE = """\
-obj-m := nvidia.o
+obj-m := {objects}
 all:
 \t{slow}
 \t$(MAKE) -C $(KERNEL_SOURCE) M=$(CURDIR) modules
@@ -63,12 +63,15 @@ clean:
 DKMS_CONF = """\
 PACKAGE_NAME="{name}"
 PACKAGE_VERSION="{version}"
-BUILT_MODULE_NAME[0]="nvidia"
-DEST_MODULE_NAME[0]="{name}"
-DEST_MODULE_LOCATION[0]="/updates/dkms"
-MAKE[0]="make KERNEL_SOURCE=$kernel_source_dir all"
+{modules}MAKE[0]="make KERNEL_SOURCE=$kernel_source_dir all"
 CLEAN="make KERNEL_SOURCE=$kernel_source_dir clean"
 AUTOINSTALL="yes"
+"""
+
+DKMS_MODULE = """\
+BUILT_MODULE_NAME[{number}]="nvidia{part}"
+DEST_MODULE_NAME[{number}]="{name}{part}"
+DEST_MODULE_LOCATION[{number}]="/updates/dkms"
 """
 
 POSTINST = """\
@@ -99,11 +102,13 @@ def packages_of(version, release):
     same = full(version)
     library = "/usr/lib/x86_64-linux-gnu/nvidia/current/"
     note = "gpufleet test stub of %s, not NVIDIA's file\n" % version
+    source, parts = "/usr/src/%s-%s/" % (DKMS_NAME, version), ("", *release.get("parts", ()))
+    text = MODULE.format(version=version, broken='#error "this release does not compile"' if release.get("broken") else "")
+    modules = "".join(DKMS_MODULE.format(number=number, name=DKMS_NAME, part=part) for number, part in enumerate(parts))
     dkms_source = {
-        "/usr/src/%s-%s/nvidia.c" % (DKMS_NAME, version): MODULE.format(
-            version=version, broken='#error "this release does not compile"' if release.get("broken") else ""),
-        "/usr/src/%s-%s/Makefile" % (DKMS_NAME, version): MAKEFILE.format(slow="sleep %d" % release.get("build_seconds", 0)),
-        "/usr/src/%s-%s/dkms.conf" % (DKMS_NAME, version): DKMS_CONF.format(name=DKMS_NAME, version=version),
+        **{source + "nvidia%s.c" % part: text for part in parts},
+        source + "Makefile": MAKEFILE.format(objects=" ".join("nvidia%s.o" % part for part in parts), slow="sleep %d" % release.get("build_seconds", 0)),
+        source + "dkms.conf": DKMS_CONF.format(name=DKMS_NAME, version=version, modules=modules),
     }
     scripts = {"prerm": PRERM.format(name=DKMS_NAME, version=version),
                "postinst": POSTINST.format(name=DKMS_NAME, version=version, seconds=release.get("postinst_seconds", 0))}

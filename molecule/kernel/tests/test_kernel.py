@@ -1,13 +1,16 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The life of a held kernel, in order: reported, the driver loaded anew without a reboot, a build that fails, and a kernel with its module proven first."""
+"""The life of a held kernel, in order: reported; the driver loaded anew without a reboot; a build that fails; a kernel with its module proven
+first; and the upgrade that brings kernel, driver and security updates in one drain.
+
+The kernels are Debian's. The driver is the lab's stub (tests/lab/stubs.py), so that each module is built on the node, in seconds.
+"""
 
 from __future__ import annotations
 
-import os
+import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -15,9 +18,10 @@ from tests.lab.config import CHECKOUT
 from tests.lab.play import play
 
 INVENTORY = CHECKOUT / "molecule" / "inventory"
-CACHE = Path(os.environ.get("GPUFLEET_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpufleet")
 RELEASED = (CHECKOUT / "molecule/kernel/kernel.txt").read_text().strip()
-DRIVER, NODE, COMPILER = "535.216.03", "kern-1", "/usr/bin/x86_64-linux-gnu-gcc-12"
+NODE, COMPILER = "kern-1", "/usr/bin/x86_64-linux-gnu-gcc-12"
+DRIVER, NEXT, REVISION = "535.216.03", "535.261.03", "-0stub1"
+MODULES = ("nvidia-current", "nvidia-current-modeset", "nvidia-current-drm", "nvidia-current-uvm")
 
 
 def task(name, **arguments):
@@ -34,17 +38,26 @@ def task(name, **arguments):
     return outcome, results[0]
 
 
-def role(part, **variables):
-    include = {"name": "gpufleet.lifecycle.kernel_hold", "tasks_from": part}
-    return play([{"hosts": NODE, "gather_facts": False, "become": True, "tasks": [{"ansible.builtin.include_role": include}]}], INVENTORY, variables)
+def staging(kernel):
+    include = {"name": "gpufleet.lifecycle.kernel_hold", "tasks_from": "upgrade"}
+    play_ = [{"hosts": NODE, "gather_facts": False, "become": True, "tasks": [{"ansible.builtin.include_role": include}]}]
+    return play(play_, INVENTORY, {"kernel_hold_kernel": kernel, "kernel_hold_tree_dir": ""})
 
 
 @pytest.fixture(scope="module")
-def staged(host):
-    """The kernel of the security suite, which the release's keeps out."""
-    offered = set(re.findall(r"^Depends: linux-image-(\S+)", host.check_output("apt-cache show linux-image-amd64"), re.MULTILINE)) - {RELEASED}
-    assert offered, "the security suite offers another kernel than the release"
-    return max(offered, key=lambda release: [int(part) for part in re.findall(r"\d+", release)])
+def offered(host):
+    """The kernel of the security suite, which the release's keeps out, and the version of its metapackage."""
+    series = re.match(r"[0-9]+\.[0-9]+\.", RELEASED)[0]
+    text = host.check_output("apt-cache show linux-image-amd64")
+    versions = {re.search(r"^Depends: linux-image-(\S+)", stanza, re.M)[1]: re.search(r"^Version: (.*)$", stanza, re.M)[1] for stanza in text.split("\n\n")}
+    newer = {release: version for release, version in versions.items() if release.startswith(series) and release != RELEASED}
+    assert newer, "the security suite offers another kernel than the release"
+    return max(newer.items(), key=lambda item: [int(part) for part in re.findall(r"\d+", item[0])])
+
+
+@pytest.fixture(scope="module")
+def staged(offered):
+    return offered[0]
 
 
 def boots(host):
@@ -55,13 +68,43 @@ def default(host):
     return host.check_output("grub-editenv /boot/grub/grubenv list")
 
 
-def test_the_kernel_is_held_and_what_that_keeps_out_is_told(host):
+def version(host, package):
+    return host.check_output("dpkg-query -W -f '${Version}' " + package)
+
+
+def assert_modules(host, kernel, driver):
+    for module in MODULES:
+        assert host.check_output("modinfo -k %s -F version %s" % (kernel, module)) == driver
+        assert host.check_output("modinfo -k %s -F vermagic %s" % (kernel, module)).split()[0] == kernel
+
+
+def test_the_kernel_is_held_and_what_that_keeps_out_is_told(host, offered):
     assert host.check_output("uname -r") == RELEASED
+    assert_modules(host, RELEASED, DRIVER)
     outcome, result = task("kernel_packages")
     assert outcome.rc == 0 and result["changed"] is False
-    assert result["security_kept_out"]["linux-image-amd64"].startswith("6.1.") and result["held_days"] == 0
-    assert result["kernels"]["installed"] == [RELEASED]
-    assert "linux-image" not in host.check_output("apt-get -s dist-upgrade --ignore-hold | grep ^Inst || true"), "the pin holds without the holds"
+    assert result["kernels"]["installed"] == [RELEASED] and result["held_days"] == 0
+    assert result["security_kept_out"] == {"linux-image-amd64": offered[1], "linux-headers-amd64": offered[1]}
+    assert {row["package"] for row in result["holds"]} == {kind + name for kind in ("linux-image-", "linux-headers-") for name in ("amd64", RELEASED)} | {
+        "linux-headers-" + RELEASED.replace("amd64", "common")}
+    offers = host.check_output("apt-get --simulate dist-upgrade --ignore-hold").splitlines()
+    assert [line for line in offers if line.startswith("Inst libexpat1 ")], "there is something to update"
+    assert not [line for line in offers if re.match("Inst linux-(image|headers)", line)], "the pin holds without the holds"
+
+
+def test_a_hold_is_as_old_as_it_is(host):
+    """The same holds, noted forty days ago."""
+    record = "/var/lib/gpufleet/kernel-holds.json"
+    noted = json.loads(host.check_output("cat " + record))
+    early = json.dumps({name: dict(item, since=item["since"] - 40 * 24 * 3600) for name, item in noted.items()})
+    host.run_expect([0], "cp -p %s /root/record && echo '%s' > %s" % (record, early, record))
+    try:
+        outcome, result = task("kernel_packages")
+        assert outcome.rc == 0 and result["held_days"] == 40
+        told = play([{"hosts": NODE, "become": True, "gather_facts": False, "roles": ["gpufleet.lifecycle.kernel_hold"]}], INVENTORY)
+        assert told.rc == 0 and "the kernel has been held for 40 days, which keeps out the security updates" in told.output
+    finally:
+        host.run_expect([0], "mv /root/record " + record)
 
 
 def test_the_driver_is_loaded_anew_without_a_reboot(host):
@@ -92,7 +135,7 @@ def test_a_stranger_on_a_gpu_means_a_reboot_and_is_left_alone(host):
 def test_a_build_that_fails_leaves_the_old_kernel_the_default(host, staged):
     host.check_output("chmod a-x " + COMPILER)
     try:
-        outcome = role("upgrade", kernel_hold_kernel=staged, kernel_hold_tree_dir="")
+        outcome = staging(staged)
     finally:
         host.check_output("chmod a+x " + COMPILER)
     assert outcome.rc != 0
@@ -100,25 +143,51 @@ def test_a_build_that_fails_leaves_the_old_kernel_the_default(host, staged):
     assert "gnulinux-%s-advanced-lab" % RELEASED in default(host)
     outcome, result = task("boot_kernel", kernel=staged, driver_version=DRIVER)
     assert outcome.rc != 0 and "there is no NVIDIA module for kernel " + staged in result["msg"]
-    outcome, result = task("kernel_packages", state="removed", kernel=staged)
-    assert outcome.rc == 0 and result["kernels"]["installed"] == [RELEASED], outcome.tail()
 
 
-def test_a_kernel_becomes_the_default_when_its_module_is_proven(host, staged):
-    outcome = role("upgrade", kernel_hold_kernel=staged, kernel_hold_tree_dir=str(CACHE / "dkms"))
+def test_a_kernel_becomes_the_default_when_its_module_is_proven(host, staged, offered):
+    before = boots(host)
+    outcome = staging(staged)
     assert outcome.rc == 0, outcome.tail()
-    assert "gnulinux-%s-advanced-lab" % staged in default(host) and host.check_output("uname -r") == RELEASED
-    assert host.check_output("modinfo -k %s -F version nvidia-current" % staged) == DRIVER
+    assert "gnulinux-%s-advanced-lab" % staged in default(host)
+    assert (host.check_output("uname -r"), boots(host)) == (RELEASED, before)
+    assert_modules(host, staged, DRIVER)
     holds = set(host.check_output("apt-mark showhold").split())
-    assert {"linux-image-" + RELEASED, "linux-image-" + staged, "linux-headers-" + staged} <= holds
-    again = role("upgrade", kernel_hold_kernel=staged, kernel_hold_tree_dir=str(CACHE / "dkms"))
+    assert {"linux-image-" + RELEASED, "linux-image-" + staged, "linux-headers-" + staged, "linux-image-amd64", "linux-headers-amd64"} <= holds
+    assert version(host, "linux-image-amd64") == version(host, "linux-headers-amd64") == offered[1]
+    assert task("kernel_packages")[1]["security_kept_out"] == {}, "nothing is kept out any more"
+    again = staging(staged)
     assert again.rc == 0 and not again.changed.get(NODE), again.tail()
 
 
-def test_the_node_reboots_into_it_because_no_reload_brings_another_kernel(host, staged):
-    outcome, result = task("driver_reload", policy="auto", reboot=True)
-    assert outcome.rc == 0 and result["rebooted"], outcome.tail()
-    assert "kernel %s runs and %s boots next" % (RELEASED, staged) in result["reboot_reason"]
-    assert host.check_output("uname -r") == staged
-    outcome, result = task("driver_audit", wanted_version=DRIVER, fail_on=["fail"])
+def test_one_drain_brings_the_kernel_the_driver_and_the_security_updates(host, staged, tmp_path):
+    boot, library, meta = boots(host), version(host, "libexpat1"), version(host, "linux-image-amd64")
+    outcome = play("gpufleet.lifecycle.upgrade", INVENTORY, {
+        "upgrade_hosts": NODE, "rollout_version": NEXT + REVISION, "gpufleet_artifact_dir": str(tmp_path), "nvidia_driver_tree_dir": "",
+        "gpu_node_upgrade_security_updates": True, "gpu_node_upgrade_reload": "auto"})
+    assert (outcome.rc, outcome.failed) == (0, {}), outcome.tail(80)
+    assert boots(host) != boot and host.check_output("uname -r") == staged, "no reload brings another kernel"
+    for kernel in (RELEASED, staged):
+        assert_modules(host, kernel, NEXT)
+    fixed = host.check_output("apt-cache policy libexpat1 | sed -n 's/^  Candidate: //p'")
+    assert version(host, "libexpat1") == fixed != library
+    assert version(host, "linux-image-amd64") == meta, "what is held is no part of it"
+    told = json.loads((tmp_path / "rollouts" / ("upgrade-" + NEXT + REVISION) / "report.json").read_text())["nodes"][NODE]
+    steps = {step["name"]: step for step in told["steps"]}
+    assert told["state"] == "done" and list(steps).index("install") < list(steps).index("reload") and "reboot" not in steps
+    logged, end = host.check_output("cat /var/log/dpkg.log").splitlines(), " upgrade libexpat1:amd64 %s %s" % (library, fixed)
+    row = [line.split() for line in logged if line.endswith(end)]
+    assert len(row) == 1
+    at = host.check_output("date -u -d '%s' +%%FT%%TZ" % " ".join(row[0][:2]))
+    assert steps["install"]["started"][:19] <= at[:19] <= steps["install"]["finished"][:19], "while the node was down for its driver"
+    outcome, result = task("driver_audit", wanted_version=NEXT, fail_on=["fail"])
     assert outcome.rc == 0, result.get("msg")
+
+
+def test_the_kernel_that_was_left_can_be_taken_away_and_the_one_that_runs_cannot(host, staged):
+    outcome, result = task("kernel_packages", state="removed", kernel=staged)
+    assert outcome.rc != 0 and "kernel %s is not removed: %s runs and %s boots next" % (staged, staged, staged) in result["msg"]
+    outcome, result = task("kernel_packages", state="removed", kernel=RELEASED)
+    assert outcome.rc == 0 and result["kernels"]["installed"] == [staged], outcome.tail()
+    assert host.check_output("find /lib/modules/%s -name '*.ko*' || true" % RELEASED) == ""
+    assert host.check_output("dkms status") == "nvidia-current/%s, %s, x86_64: installed" % (NEXT, staged)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import json
 
-from conftest import NEW, OLD
+from tests.lab.config import CHECKOUT, DRIVER_VERSIONS
 
-from tests.lab.config import CHECKOUT
-
+OLD, NEW = DRIVER_VERSIONS["trixie"]
 DRIVER = "550.163.01"
 
 

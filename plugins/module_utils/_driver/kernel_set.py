@@ -55,6 +55,45 @@ def needs(index, names, patterns):
     return sorted(found - set(names))
 
 
+def _depends_on(item, release):
+    return any(re.match(r"linux-[a-z-]+-%s$" % re.escape(release), name) for group in item["depends"] for name in group)
+
+
+def metapackages(installed, patterns, manager):
+    """The installed packages that stand for a kernel and have none themselves. dnf's are installed once for each kernel, as kernels are."""
+    return sorted(name for name in installed_names(installed, patterns) if manager == "apt" and not re.search(r"-\d+\.\d", name))
+
+
+def followers(index, installed, metas, release):
+    """``{name: version}``: the metapackages that are to change, so that they stand for this kernel; those that depend on such ones have their version."""
+    found = {}
+    for name in metas:
+        versions = [item["version"] for item in index.get(name, []) if _depends_on(item, release)]
+        if versions:
+            found[name] = max(versions, key=KEYS["apt"])
+    for name in metas:
+        if name not in found:
+            found.update((name, item["version"]) for item in index.get(name, [])
+                         if item["version"] in found.values() and any(other in found for group in item["depends"] for other in group))
+    return dict((name, version) for name, version in sorted(found.items()) if installed[name]["version"] != version)
+
+
+def standing_for(index, installed, metas, release):
+    """The metapackages that, as they are installed, depend on this kernel."""
+    return [name for name in metas if any(item["version"] == installed[name]["version"] and _depends_on(item, release) for item in index.get(name, []))]
+
+
+def following_refusals(transaction, wanted):
+    """What a transaction that lets the metapackages follow must not do: anything else."""
+    changed = dict((item["name"], item["version"]) for kind in CHANGES for item in transaction[kind])
+    rows = (
+        ("change other packages", [name for name in changed if name not in wanted]),
+        ("remove packages", [item["name"] for item in transaction["remove"]]),
+        ("not bring what was asked for", [name for name, version in wanted.items() if changed.get(name) != version]),
+    )
+    return ["the transaction would %s: %s" % (what, ", ".join(sorted(names))) for what, names in rows if names]
+
+
 def render_pin(held):
     """An apt preferences file under which the installed kernel packages stay at their versions, and no other kernel comes."""
     lines = ["Explanation: written by gpufleet.lifecycle (kernel_packages); changes are overwritten."]

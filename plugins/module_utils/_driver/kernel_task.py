@@ -54,7 +54,8 @@ class Task:
         if journal or broken:
             raise Refused("an interrupted run of the package manager left these half done: %s. Next step: finish it (dpkg --configure -a, "
                           "apt-get --fix-broken install; on dnf systems dnf remove --duplicates), then run again" % ", ".join(broken or journal))
-        {"held": self.hold, "free": self.free, "staged": self.stage, "removed": self.remove, "updated": self.update}[self.params["state"]](installed, acting)
+        states = {"held": self.hold, "free": self.free, "staged": self.stage, "followed": self.follow, "removed": self.remove, "updated": self.update}
+        states[self.params["state"]](installed, acting)
         return self.answer(self.manager.installed() if acting else installed)
 
     # states
@@ -139,6 +140,33 @@ class Task:
     def versions(have):
         return [version.split(":", 1)[-1] for version in [have["version"]] + list(have.get("more") or [])] if have else []
 
+    def follow(self, installed, acting):
+        """Let the metapackages stand for the kernel that boots next; one that nothing stands for leaves them as they are."""
+        release, found = self.params["kernel"], kernels.read(self.root, self.runner, self.uname)
+        if release != found["next_boot"]:
+            raise Refused("the metapackages do not follow kernel %s: %s boots next (%s). Next step: make it the default (module boot_kernel)" % (
+                release, found["next_boot"] or "an unknown one", found["next_boot_source"]))
+        index, metas = self.metapackages(installed)
+        wanted = kernel_set.followers(index, installed, metas, release)
+        if not wanted:
+            return self.hold(installed, acting)
+        arguments = self.manager.arguments(wanted)
+        refusals = kernel_set.following_refusals(self.manager.simulate(arguments), wanted)
+        if refusals:
+            raise Refused("the metapackages do not follow kernel %s: %s. Next step: look at what they depend on (apt-cache show %s)" % (
+                release, "; ".join(refusals), " ".join(sorted(wanted))))
+        if acting:
+            try:
+                self.manager.change(arguments, options=self.manager.deferred_dkms_options())
+            finally:
+                self.hold(self.manager.installed(), True)
+        self.actions.insert(0, "brought %s" % ", ".join("%s to %s" % item for item in sorted(wanted.items())))
+        return None
+
+    def metapackages(self, installed):
+        metas = kernel_set.metapackages(installed, self.patterns, self.manager.name)
+        return self.manager.index(NO_NAMES, metas) if metas else {}, metas
+
     def remove(self, installed, acting):
         """Take a kernel away that neither runs nor boots next."""
         release, found = self.params["kernel"], kernels.read(self.root, self.runner, self.uname)
@@ -150,6 +178,11 @@ class Task:
             names = ["%s-%s" % (name, version) for name, version in must.items() if version in self.versions(installed.get(name))]
         else:
             names = sorted(name for name in list(must) + list(may) if installed.get(name, {}).get("installed"))
+        index, metas = self.metapackages(installed)
+        bound = kernel_set.standing_for(index, installed, metas, release) if names else []
+        if bound:
+            raise Refused("kernel %s is not removed: %s stand for it. Next step: let them follow the kernel that boots next (kernel_packages with "
+                          "state=followed and kernel=%s)" % (release, ", ".join(bound), found["next_boot"]))
         if names:
             users = kernel_set.staging_refusals(dict(self.manager.simulate(names, action="remove"), remove=[]), {}, self.patterns, self.manager.name)
             gone = [item["name"] for item in self.manager.simulate(names, action="remove")["remove"] if not kernel_set.is_kernel(item["name"], self.patterns)]

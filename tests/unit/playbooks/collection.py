@@ -15,6 +15,7 @@ REAL = (
     "meta",
     "roles/gpu_node_upgrade",
     "roles/gpu_scheduler",
+    "roles/kernel_hold",
     "plugins/action/dkms_module.py",
     "plugins/action/driver_reload.py",
     "plugins/action/rollout_control.py",

@@ -518,6 +518,20 @@ def test_a_node_that_was_drained_in_vain_is_pending_again(fleet):
     assert [step["name"] for step in result.report["nodes"][other]["steps"]] == ["prestage", "evidence", "drain"]
 
 
+def test_security_updates_come_before_the_driver_in_the_same_drain_and_without_them_no_driver(fleet):
+    fleet.add("a1")
+    fleet.add("a2", refuses_updates="the transaction would change the kernel: linux-image-amd64")
+    result = fleet.run("upgrade", gpu_node_upgrade_gate_patience=180, gpu_node_upgrade_gate_patience_max=180, rollout_failure_budget=2,
+                       gpu_node_upgrade_security_updates=True, **fleet.install_for_real())
+    assert result.rc == 2 and result.states == {"a1": "done", "a2": "rolled_back"}
+    assert fleet.read("a1")["log"][:3] == ["stop nvidia-persistenced.service", "security updates", "installed " + NEW]
+    assert [step["name"] for step in result.report["nodes"]["a1"]["steps"]] == ALL_STEPS
+    went = host_tasks.preflight(result.host_tasks, ["a1", "a2"]) + host_tasks.way(result.host_tasks, ["a1"])
+    assert len(went) <= host_tasks.LIMIT, "%d host-tasks:\n%s" % (len(went), "\n".join(went))
+    assert "no security update is applied: the transaction would change the kernel" in result.report["nodes"]["a2"]["reason"]
+    assert not [line for line in fleet.read("a2")["log"] if line.startswith("installed")] and fleet.read("a2")["boots"] == 0
+
+
 def test_a_node_that_cannot_be_prepared_is_not_drained(fleet):
     fleet.add("a1", cannot_prestage="Driver version 2.0.1 is not available on this node.")
     fleet.add("a2")

@@ -36,7 +36,7 @@ INDEX = {
     "linux-image-" + NEW: [record("linux-image-" + NEW, SECURITY, "kmod", "initramfs-tools")],
     "linux-headers-" + NEW: [record("linux-headers-" + NEW, SECURITY, "linux-headers-6.1.0-56-common", "linux-kbuild-6.1")],
     "linux-headers-6.1.0-56-common": [record("linux-headers-6.1.0-56-common", SECURITY)],
-    "linux-image-amd64": [record("linux-image-amd64", SECURITY), record("linux-image-amd64", RELEASED)],
+    "linux-image-amd64": [record("linux-image-amd64", SECURITY, "linux-image-" + NEW), record("linux-image-amd64", RELEASED, "linux-image-" + OLD)],
 }
 
 
@@ -112,10 +112,11 @@ def a_node(tmp_path, monkeypatch):
 
     def run(state, acting=True, **options):
         params = dict({"state": state, "kernel": NEW, "patterns": None, "pin": True, "exclude_unattended": True}, **options)
-        task = kernel_task.Task(params, manager, None, str(tmp_path), lambda: os.uname().__class__(("Linux", "n", OLD, "v", "x86_64")), lambda: manager.now)
+        uname = os.uname().__class__(("Linux", "n", manager.uname, "v", "x86_64"))
+        task = kernel_task.Task(params, manager, None, str(tmp_path), lambda: uname, lambda: manager.now)
         return task.run(acting)
 
-    manager.now = 1000.0
+    manager.now, manager.uname = 1000.0, OLD
     manager.run = run
     return manager
 
@@ -231,6 +232,71 @@ def test_a_kernel_that_runs_or_boots_next_is_not_removed(node, release, default)
     with pytest.raises(kernel_task.Refused, match="is not removed: %s runs and" % OLD):
         node.run("removed", kernel=release)
     assert "linux-image-" + release in node.packages
+
+
+def test_the_metapackages_follow_a_kernel_that_boots_next(node):
+    node.run("held")
+    node.run("staged")
+    with pytest.raises(kernel_task.Refused, match="do not follow kernel %s: %s boots next" % (NEW, OLD)):
+        node.run("followed")
+    node.default[0] = NEW
+    node.log.clear()
+    assert node.run("held")["security_kept_out"] == {"linux-image-amd64": SECURITY}, "although it is there, and boots next"
+    seen = node.run("followed", acting=False)
+    assert seen["actions"] == ["brought linux-image-amd64 to " + SECURITY] and node.log == []
+    result = node.run("followed")
+    assert node.log == ["install linux-image-amd64=" + SECURITY, "hold linux-image-amd64"]
+    assert result["changed"] and result["security_kept_out"] == {}
+    assert node.run("followed")["changed"] is False
+
+
+@pytest.mark.parametrize(("also", "words"), [
+    ({"install": "linux-image-9"}, "change other packages: linux-image-9"), ({"remove": "bash"}, "remove packages: bash")])
+def test_metapackages_that_would_bring_something_else_do_not_follow(node, also, words):
+    node.run("staged")
+    node.default[0], node.also = NEW, also
+    with pytest.raises(kernel_task.Refused, match=words):
+        node.run("followed")
+    assert node.packages["linux-image-amd64"]["version"] == RELEASED
+
+
+def test_everything_is_held_again_when_the_metapackages_did_not_follow(node):
+    node.run("staged")
+    node.default[0], node.fails = NEW, True
+    with pytest.raises(OSError):
+        node.run("followed")
+    assert node.packages["linux-image-amd64"]["hold"]
+
+
+def test_metapackages_of_metapackages_follow_too():
+    both = ("6.8.149", "6.8.101")
+    index = {"linux-generic": [record("linux-generic", version, "linux-image-generic", "linux-headers-generic") for version in both],
+             "linux-image-generic": [record("linux-image-generic", version, "linux-image-6.8.0-%s-generic" % version[-3:]) for version in both],
+             "linux-headers-generic": [record("linux-headers-generic", "6.8.101", "linux-headers-6.8.0-101-generic")]}
+    installed = dict.fromkeys(index, have("6.8.101"))
+    metas = kernel_set.metapackages({**installed, "linux-image-6.8.0-101-generic": have("6.8.101")}, APT, "apt")
+    assert metas == ["linux-generic", "linux-headers-generic", "linux-image-generic"]
+    assert kernel_set.followers(index, installed, metas, "6.8.0-149-generic") == {"linux-generic": "6.8.149", "linux-image-generic": "6.8.149"}
+    assert kernel_set.followers(index, installed, metas, "6.8.0-101-generic") == kernel_set.followers(index, installed, metas, "6.8.0-7-generic") == {}
+    assert kernel_set.following_refusals(nothing(), {"linux-generic": "6.8.149"}) == ["the transaction would not bring what was asked for: linux-generic"]
+
+
+def test_dnf_has_no_metapackages_that_follow(node):
+    node.name, node.unattended_file = "dnf", "/etc/dnf/automatic.conf"
+    node.packages = {"kernel": have("5.14.0-427.el9"), "kernel-core": have("5.14.0-427.el9")}
+    node.run("followed", kernel=OLD)
+    assert node.log == ["hold kernel kernel-core"]
+
+
+def test_a_kernel_that_metapackages_stand_for_is_not_removed(node):
+    node.run("staged")
+    node.default[0] = NEW
+    node.uname = NEW
+    with pytest.raises(kernel_task.Refused, match="linux-image-amd64 stand for it. Next step: .*state=followed and kernel=" + NEW):
+        node.run("removed", kernel=OLD)
+    node.run("followed")
+    node.run("removed", kernel=OLD)
+    assert node.log[-1] == "remove linux-headers-%s linux-image-%s" % (OLD, OLD)
 
 
 def test_a_kernel_that_something_needs_is_not_removed(node):

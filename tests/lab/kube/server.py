@@ -91,7 +91,8 @@ class ControlPlane:
     def _certificates(self) -> None:
         at = self.directory
         self._openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-                      "-subj", "/CN=lab-kube-ca", "-addext", "keyUsage=critical,keyCertSign,cRLSign", "-keyout", at / "ca.key", "-out", at / "ca.crt")  # fmt: skip
+                      "-subj", "/CN=lab-kube-ca", "-addext", "keyUsage=critical,keyCertSign,cRLSign",
+                      "-keyout", at / "ca.key", "-out", at / "ca.crt")  # fmt: skip
         self._openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
                       "-subj", "/CN=kube-apiserver", "-keyout", at / "server.key", "-out", at / "server.csr")  # fmt: skip
         write_whole(at / "server.ext", "subjectAltName=IP:127.0.0.1,DNS:localhost\nextendedKeyUsage=serverAuth\nauthorityKeyIdentifier=keyid\n")

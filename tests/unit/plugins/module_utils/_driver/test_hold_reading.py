@@ -57,7 +57,8 @@ def test_holds_by_group_with_their_age(tmp_path):
     found = hold_reading.read(manager, NOW)
     told = dict((group, [(row["package"], row["age_days"], row["newer"], row["security"]) for row in rows]) for group, rows in found.items())
     # The record of nvidia-smi is of another version than the one that is held.
-    assert told == {"kernel": [("linux-image-amd64", 40, ["999"], ["999"])], "driver": [("nvidia-smi", None, ["999"], ["999"])], "other": [("vim", None, ["999"], [])]}
+    assert told == {
+        "kernel": [("linux-image-amd64", 40, ["999"], ["999"])], "driver": [("nvidia-smi", None, ["999"], ["999"])], "other": [("vim", None, ["999"], [])]}
     assert manager.asked == [["linux-image-amd64", "nvidia-smi", "vim"]]
 
 

@@ -47,8 +47,8 @@ class ActionModule(ActionBase):
         if options["token"] != options["token"].strip() or not options["token"].isprintable():
             raise KubeError("The token %r has blanks at its ends or unprintable characters." % (options["token"],))
         asked = [key for key in ("labels", "annotations", "taints") if options[key]]
-        if state == "info" and asked:
-            raise KubeError("state=info changes nothing, and %s was given: use state=present." % (", ".join(asked),))
+        if state == "read" and asked:
+            raise KubeError("state=read changes nothing, and %s was given: use state=present." % (", ".join(asked),))
         for key in ("timeout_s", "request_timeout_s", "grace_period_s"):
             if options[key] is not None and options[key] < (1 if key == "request_timeout_s" else 0):
                 raise KubeError("%s is %d, expected a number of seconds." % (key, options[key]))
@@ -57,7 +57,7 @@ class ActionModule(ActionBase):
     @staticmethod
     def go(course, options, wanted):
         policy = pods.Policy(options["scope"], options["daemonset_pods"], options["unmanaged_pods"], options["emptydir_pods"])
-        if options["state"] == "info":
+        if options["state"] == "read":
             course.info(policy)
         elif options["state"] == "present":
             course.bring(wanted)

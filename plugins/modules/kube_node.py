@@ -43,13 +43,13 @@ author:
 options:
   state:
     description:
-      - V(info) reads. V(present) only brings O(labels), O(annotations) and O(taints). V(drained) takes the node out of service, V(resumed) puts it back.
+      - V(read) reads. V(present) only brings O(labels), O(annotations) and O(taints). V(drained) takes the node out of service, V(resumed) puts it back.
       - V(cordoned) makes the node unschedulable under our mark as V(drained) does. Nothing is evicted or waited for, and RV(drained) says whether it
         is empty.
       - O(labels), O(annotations) and O(taints) go into the same write as the mark.
     type: str
-    choices: [info, present, cordoned, drained, resumed]
-    default: info
+    choices: [read, present, cordoned, drained, resumed]
+    default: read
   node_name:
     description:
       - The name of the node in the cluster. The name in the inventory when empty.
@@ -249,7 +249,7 @@ left:
   elements: dict
 holding:
   description: The pods in O(scope) that a drain would evict or wait for.
-  returned: when O(state=info) or O(state=cordoned)
+  returned: when O(state=read) or O(state=cordoned)
   type: list
   elements: dict
 operators:
@@ -274,7 +274,7 @@ requests:
 from ansible.module_utils.basic import AnsibleModule
 
 ARGUMENT_SPEC = dict(
-    state=dict(type="str", choices=["info", "present", "cordoned", "drained", "resumed"], default="info"),
+    state=dict(type="str", choices=["read", "present", "cordoned", "drained", "resumed"], default="read"),
     node_name=dict(type="str", default=""),
     token=dict(type="str", default="", no_log=False),
     reason=dict(type="str", default=""),

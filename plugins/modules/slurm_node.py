@@ -33,23 +33,23 @@ options:
     type: str
   node_names:
     description:
-      - For O(state=info), many nodes at once, 200 in one call. RV(nodes) has them with the idle ones first.
+      - For O(state=read), many nodes at once, 200 in one call. RV(nodes) has them with the idle ones first.
     type: list
     elements: str
     default: []
   state:
     description: What the node shall be.
     type: str
-    default: info
+    default: read
     choices:
-      info: Only say what it is.
+      read: Only say what it is.
       drained: Closed for new jobs, and empty.
       resumed: In service again, if it was this O(token) that took it out, and if slurmd answers and reports the GPUs that are expected.
       rebooting: Rebooted by Slurm. It has to be drained with this O(token) and empty, and it is out of service after it until it is resumed. Slurm is
         never told to resume it by itself.
   token:
     description:
-      - Whose drain it is, such as the name of a rollout. Required unless O(state=info).
+      - Whose drain it is, such as the name of a rollout. Required unless O(state=read).
     type: str
   reason:
     description:
@@ -108,7 +108,7 @@ options:
       - Directory of Slurm's commands, where they are not in a usual place.
     type: path
 notes:
-  - Draining and resuming needs root, the SlurmUser, or AdminLevel Operator in Slurm's accounting. For others O(state=info) is all.
+  - Draining and resuming needs root, the SlurmUser, or AdminLevel Operator in Slurm's accounting. For others O(state=read) is all.
   - Tested with Slurm 22.05. The JSON of 23.02 and newer was tested on documents of its format.
 seealso:
   - module: gpufleet.lifecycle.gpu_info
@@ -253,7 +253,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._slurm import c
 ARGUMENT_SPEC = {
     "node_name": {"type": "str"},
     "node_names": {"type": "list", "elements": "str", "default": []},
-    "state": {"type": "str", "default": "info", "choices": ["info", "drained", "resumed", "rebooting"]},
+    "state": {"type": "str", "default": "read", "choices": ["read", "drained", "resumed", "rebooting"]},
     "token": {"type": "str", "no_log": False},
     "reason": {"type": "str", "default": "maintenance"},
     "timeout_s": {"type": "int", "default": 0},

@@ -34,7 +34,7 @@ class Task:
         self.before = None
 
     def run(self):
-        {"info": self.info, "drained": self.drained, "resumed": self.resumed, "rebooting": self.rebooting}[self.params["state"]]()
+        {"read": self.info, "drained": self.drained, "resumed": self.resumed, "rebooting": self.rebooting}[self.params["state"]]()
         self.result["waited_s"] = round(self.clock() - self.began, 1)
         return self.result
 
@@ -296,11 +296,11 @@ class Task:
 
 def contradiction(params):
     """What is wrong with the options; empty if nothing is."""
-    if params["state"] != "info" and not params["token"]:
+    if params["state"] != "read" and not params["token"]:
         return "state %s needs a token, which says whose drain it is" % params["state"]
     if params["token"] and not marks.valid(params["token"]):
         return "token is %r: expected letters, digits and . _ + ~ -, at most 100 of them, beginning with a letter or digit" % params["token"]
-    if not params["node_name"] and not (params["state"] == "info" and params["node_names"]):
+    if not params["node_name"] and not (params["state"] == "read" and params["node_names"]):
         return "node_name is missing: the name of the node in Slurm"
     for name in ("timeout_s", "reservation_minutes"):
         if params[name] < 0:

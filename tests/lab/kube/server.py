@@ -38,7 +38,7 @@ SETTINGS = (
 
 
 def _free_ports(count: int) -> list[int]:
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    held = [socket.create_server(("127.0.0.1", 0)) for _number in range(count)]
     ports = [each.getsockname()[1] for each in held]
     for each in held:
         each.close()

@@ -50,7 +50,7 @@ def plane(tmp_path_factory):
         one.add_user(name, name, [])
     one.start()
     try:
-        for document in yaml.safe_load_all(RBAC.read_text(encoding="utf-8")):
+        for document in yaml.safe_load(RBAC.read_text(encoding="utf-8"))["items"]:
             one.must("POST", PATHS[document["kind"]].format(**document["metadata"]), document)
         for name, rules in BOUNDS.items():
             grant(one, name, rules)

@@ -51,7 +51,7 @@ def test_every_request_stays_inside_them(world):
     """All that kube_node can do, with that account; and it sends nothing that the manifest does not name."""
     world.add_pod("train", gpus=1)
     sent = set()
-    for state, more in (("info", {}), ("drained", {"check": True}), ("drained", {}), ("present", {"labels": {"a": "1"}}), ("resumed", {})):
+    for state, more in (("read", {}), ("drained", {"check": True}), ("drained", {}), ("present", {"labels": {"a": "1"}}), ("resumed", {})):
         world.ok(state, **more)
         sent |= {(verb, what.split(" ")[0]) for verb, what in world.log}
     assert sent == {("get", "nodes"), ("patch", "nodes"), ("list", "pods"), ("create", "pods/eviction"),
@@ -80,7 +80,7 @@ def test_no_permission_at_all(world):
 
 
 def test_a_wrong_token(world):
-    found = world.fails("info", kubeconfig=world.plane.kubeconfig("wrong", token="no-such-token"))
+    found = world.fails("read", kubeconfig=world.plane.kubeconfig("wrong", token="no-such-token"))
     assert "401" in found["msg"] and "expired" in found["msg"] and "no-such-token" not in repr(found)
 
 
@@ -89,7 +89,7 @@ def test_an_expired_token(world):
     uid = account["metadata"]["uid"]
     good = world.plane.signed_token("gpufleet", "gpufleet-lifecycle", uid, 600)
     old = world.plane.signed_token("gpufleet", "gpufleet-lifecycle", uid, -600)
-    assert world.ok("info", kubeconfig=world.plane.kubeconfig("good", token=good))["mark"]["owner"] == "none"
+    assert world.ok("read", kubeconfig=world.plane.kubeconfig("good", token=good))["mark"]["owner"] == "none"
     found = world.fails("drained", kubeconfig=world.plane.kubeconfig("old", token=old))
     assert "401" in found["msg"] and "expired" in found["msg"] and old not in repr(found) and not found["changed"]
 
@@ -101,7 +101,7 @@ def test_a_server_that_is_not_trusted(world, tmp_path):
     subprocess.run(["openssl", "req", "-x509", *curve, "-nodes", "-subj", "/CN=another", "-keyout", str(tmp_path / "key"), "-out", str(other)],
                    check=True, stderr=subprocess.DEVNULL)
     path.write_text(path.read_text().replace(str(world.plane.authority), str(other)))
-    found = world.fails("info", kubeconfig=path)
+    found = world.fails("read", kubeconfig=path)
     assert "does not answer" in found["msg"] and "certificate" in found["msg"]
 
 
@@ -121,7 +121,7 @@ def test_a_name_that_the_cluster_does_not_know(world):
     assert "has no node gpu-by-another-name" in found["msg"] and "node_name" in found["msg"] and not found["changed"]
     found = world.ok("drained", inventory_name="gpu-by-another-name", node_name=world.node)
     assert found["node"] == world.node and found["drained"]
-    assert "lower-case" in world.fails("info", inventory_name="GPU_1")["msg"]
+    assert "lower-case" in world.fails("read", inventory_name="GPU_1")["msg"]
 
 
 @pytest.mark.parametrize(("state", "more", "word"), [
@@ -129,7 +129,7 @@ def test_a_name_that_the_cluster_does_not_know(world):
     ("resumed", {"token": "  "}, "needs a token"),
     ("cordoned", {"token": ""}, "needs a token"),
     ("drained", {"token": "a\nb"}, "unprintable"),
-    ("info", {"labels": {"a": "1"}}, "state=present"),
+    ("read", {"labels": {"a": "1"}}, "state=present"),
     ("drained", {"timeout_s": -1}, "timeout_s is -1"),
     ("present", {"labels": {"a b": "1"}}, "'a b'"),
     ("present", {"taints": [{"key": "a"}]}, "effect"),

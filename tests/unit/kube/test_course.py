@@ -65,7 +65,7 @@ def test_scope_all_takes_the_holders_of_gpus_first(world):
 
 def test_an_operators_cordon_survives(world):
     world.patch({"spec": {"unschedulable": True}})
-    assert world.ok("info")["mark"]["owner"] == "operator"
+    assert world.ok("read")["mark"]["owner"] == "operator"
     assert world.ok("drained")["mark"]["previous"]["unschedulable"] is True
     found = world.ok("resumed")
     assert found["mark"]["owner"] == "operator" and world.read()["spec"]["unschedulable"] is True
@@ -76,7 +76,7 @@ def test_another_rollouts_mark_is_put_back(world):
     world.ok("drained", token="r8")
     theirs = world.read()["metadata"]["annotations"][MARK]
     world.ok("drained", token="r7")
-    assert world.ok("info", token="r8")["mark"]["owner"] == "operator"
+    assert world.ok("read", token="r8")["mark"]["owner"] == "operator"
     world.ok("resumed", token="r7")
     assert world.read()["metadata"]["annotations"][MARK] == theirs and world.read()["spec"]["unschedulable"] is True
     assert not world.ok("resumed", token="r70")["changed"]
@@ -181,7 +181,7 @@ def test_taints_labels_and_annotations(world):
     others = world.read()["spec"].get("taints") or []
     assert others, "the server itself taints a new node"
     check = world.ok("present", check=True, **wanted)
-    assert check["changed"] and not world.ok("info")["unschedulable"] and (world.read()["spec"].get("taints") or []) == others
+    assert check["changed"] and not world.ok("read")["unschedulable"] and (world.read()["spec"].get("taints") or []) == others
     found = world.ok("present", **wanted)
     assert found["changed"] and found["diff"] == check["diff"] and found["requests"] == 2
     now = world.read()

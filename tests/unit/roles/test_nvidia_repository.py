@@ -42,6 +42,12 @@ def role(system, known=(), texts="", machine="x86_64", **given):
                 __nvidia_repository_texts={"stdout": texts, "stdout_lines": texts.splitlines()}, **given)
 
 
+def only_key(found):
+    keys = list(found["__nvidia_repository_keys"])
+    assert len(keys) == 1
+    return keys[0]
+
+
 def rendered(found):
     return found.render(found["__nvidia_repository_template"])
 
@@ -154,7 +160,7 @@ OLD = "AE09FE4BBD223A84B2CCFCE3F60F4B3D7FA2AF80"
     ("rocky 10", CUDA + "rhel10/x86_64/CDF6BA43.pub", ""),
 ])
 def test_the_key_of_each_system(system, url, fingerprint):
-    key, = role(system, nvidia_repository_source="cuda")["__nvidia_repository_keys"]
+    key = only_key(role(system, nvidia_repository_source="cuda"))
     assert (key["url"], key["fingerprint"], key["sha256"], key["file"]) == (url, fingerprint, "", "")
     assert fingerprint == "" or keyring.normal(fingerprint) == fingerprint and fingerprint.endswith(url.rsplit("/", 1)[1][:-4].upper())
     assert role(system)["__nvidia_repository_old_key"] == OLD != fingerprint
@@ -162,11 +168,11 @@ def test_the_key_of_each_system(system, url, fingerprint):
 
 def test_every_place_of_a_mirror_is_a_variable():
     mirror = dict(nvidia_repository_source="cuda", nvidia_repository_cuda_uri="file:///srv/cuda/")
-    key, = role("debian 12", **mirror)["__nvidia_repository_keys"]
+    key = only_key(role("debian 12", **mirror))
     assert (key["url"], key["fingerprint"]) == ("file:///srv/cuda/3bf863cc.pub", "EB693B3035CD5710E231E123A4B469963BF863CC")
-    key, = role("debian 12", nvidia_repository_key_url="https://m/k.asc", nvidia_repository_key_sha256="a" * 64, **mirror)["__nvidia_repository_keys"]
+    key = only_key(role("debian 12", nvidia_repository_key_url="https://m/k.asc", nvidia_repository_key_sha256="a" * 64, **mirror))
     assert (key["url"], key["fingerprint"], key["sha256"]) == ("https://m/k.asc", "", "a" * 64)
-    key, = role("debian 12", nvidia_repository_key_fingerprint="B" * 40, nvidia_repository_key_sha256="a" * 64, **mirror)["__nvidia_repository_keys"]
+    key = only_key(role("debian 12", nvidia_repository_key_fingerprint="B" * 40, nvidia_repository_key_sha256="a" * 64, **mirror))
     assert (key["fingerprint"], key["sha256"]) == ("B" * 40, "a" * 64)
     places = dict(
         mirror, nvidia_repository_uri="file:/srv/debian", nvidia_repository_security_uri="file:/srv/security", nvidia_repository_signed_by="/srv/debian.gpg")

@@ -366,7 +366,7 @@ def test_which_packages_are_the_kernels(name, manager, expected):
     ("ID=debian\n", Apt), ('ID="rocky"\nID_LIKE="rhel centos fedora"\n', Dnf), ("ID=ubuntu\nID_LIKE=debian\n", Apt), ("", Apt)])
 def test_the_package_manager_of_a_system(tmp_path, text, kind):
     write(tmp_path, "/etc/os-release", text)
-    assert type(kernel_task.manager_of(None, str(tmp_path))) is kind
+    assert isinstance(kernel_task.manager_of(None, str(tmp_path)), kind)
 
 
 def test_packages_of_a_kernel_with_dnf():

@@ -10,7 +10,7 @@ import re
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._slurm import commands, task
 
 OPTIONS = {
-    "node_name": "n1", "node_names": [], "state": "info", "token": "tok-1", "reason": "driver upgrade", "timeout_s": 0, "poll_s": 10.0, "on_timeout": "lift",
+    "node_name": "n1", "node_names": [], "state": "read", "token": "tok-1", "reason": "driver upgrade", "timeout_s": 0, "poll_s": 10.0, "on_timeout": "lift",
     "method": "drain", "reservation_minutes": 0, "reservation_start": "now", "expected_gpus": None, "expected_gres": None, "bin_dir": None,
 }
 

@@ -109,7 +109,9 @@ class Fleet:
         self.names.append(name)
 
     def write(self, name, node):
-        (self.nodes / name / "node.json").write_text(json.dumps(node))
+        path = self.nodes / name / "node.json"
+        path.with_name("node.json.new").write_text(json.dumps(node))
+        path.with_name("node.json.new").rename(path)
 
     def read(self, name):
         return json.loads((self.nodes / name / "node.json").read_text())

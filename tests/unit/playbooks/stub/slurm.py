@@ -38,9 +38,10 @@ def main():
         slurm.setdefault("log", []).append("%s %s" % (fields["state"], slurm["reason"]) if drains else fields["state"])
         # What happens on it while its jobs are waited for, such as that they end.
         node.update(node.get("after_drain", {}) if drains else {})
-        with open(path + ".slurm", "w", encoding="utf-8") as stream:
+        new = "%s.%d" % (path, os.getpid())
+        with open(new, "w", encoding="utf-8") as stream:
             json.dump(node, stream)
-        os.rename(path + ".slurm", path)
+        os.rename(new, path)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,16 @@ import sys
 import time
 
 PATH = os.path.join(os.environ["GPUFLEET_STUB_NODE"], "node.json")
+
+
+def store():
+    """Whoever reads it meanwhile finds the old one or the new one."""
+    new = "%s.%d" % (PATH, os.getpid())
+    with open(new, "w", encoding="utf-8") as output:
+        json.dump(node, output)
+    os.rename(new, PATH)
+
+
 with open(PATH, encoding="utf-8") as stream:
     node = json.load(stream)
 words = [word for word in sys.argv[1:] if not word.startswith("-")]
@@ -18,8 +28,7 @@ deadline = time.monotonic() + 600
 while words[0] in node.get("waits_at", []) and time.monotonic() < deadline:
     if "waits" not in node["log"]:
         node["log"].append("waits")
-        with open(PATH, "w", encoding="utf-8") as stream:
-            json.dump(node, stream)
+        store()
     time.sleep(0.2)
     with open(PATH, encoding="utf-8") as stream:
         node = json.load(stream)
@@ -43,7 +52,6 @@ elif command in ("start", "stop"):
         if command == "stop" and name in node["running"]:
             node["running"].remove(name)
         node["log"].append("%s %s" % (command, name))
-    with open(PATH, "w", encoding="utf-8") as stream:
-        json.dump(node, stream)
+    store()
 elif command == "is-active":
     sys.exit(0 if set(names) <= set(node["running"]) else 3)

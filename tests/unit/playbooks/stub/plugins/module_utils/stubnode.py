@@ -26,9 +26,10 @@ def load(path=None):
 
 def store(node, path=None):
     name = os.path.join(path or directory(), "node.json")
-    with open(name + ".new", "w", encoding="utf-8") as stream:
+    new = "%s.%d" % (name, os.getpid())
+    with open(new, "w", encoding="utf-8") as stream:
         json.dump(node, stream)
-    os.rename(name + ".new", name)
+    os.rename(new, name)
 
 
 def note(node, what):

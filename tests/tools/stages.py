@@ -116,7 +116,8 @@ def _molecule() -> t.List[Stage]:
         # Each (driver, kernel) once per cache. That takes minutes, so it begins before everything else.
         stages.append(Stage("drivers", "molecule", "python3 -m tests.lab drivers --inventory molecule/inventory", "main", background=True))
         before = ("drivers",)
-    scenarios = sorted(path.parent for path in (ROOT / "molecule").glob("*/molecule.yml"))
+    # The one that looks at all machines as they were made comes first: it takes all of them for itself.
+    scenarios = sorted((path.parent for path in (ROOT / "molecule").glob("*/molecule.yml")), key=lambda path: (path.name != "default", path.name))
     if not scenarios:
         return stages
     # Machines of an earlier run that was killed are gone before new ones are made. The other stages end first: they would
@@ -130,9 +131,11 @@ def _molecule() -> t.List[Stage]:
         stages.append(
             Stage("molecule-" + scenario.name, "molecule", script, "main", after=("molecule-create",), needs=("molecule-create",), nodes=nodes)
         )
-    # The main job itself, on the machines of inventories/lab, once these were looked at.
-    demo = "python3 -m tests.lab demo"
-    stages.append(Stage("demo", "molecule", demo, "main", after=("molecule-create", "molecule-default"), needs=("molecule-create",), nodes=DEMO_NODES))
+    # The main job itself, on the machines of inventories/lab, once these were looked at. It takes longest, and so begins before the others.
+    script = "python3 -m tests.lab demo"
+    demo = Stage("demo", "molecule", script, "main", after=("molecule-create", "molecule-default"), needs=("molecule-create",), nodes=DEMO_NODES)
+    number = next((number for number, stage in enumerate(stages) if stage.name == "molecule-default"), len(stages) - 1)
+    stages.insert(number + 1, demo)
     stages.append(Stage("molecule-destroy", "molecule", "molecule destroy -s default", "main", clean_up=True))
     return stages
 

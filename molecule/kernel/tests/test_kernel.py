@@ -189,5 +189,5 @@ def test_the_kernel_that_was_left_can_be_taken_away_and_the_one_that_runs_cannot
     assert outcome.rc != 0 and "kernel %s is not removed: %s runs and %s boots next" % (staged, staged, staged) in result["msg"]
     outcome, result = task("kernel_packages", state="removed", kernel=RELEASED)
     assert outcome.rc == 0 and result["kernels"]["installed"] == [staged], outcome.tail()
-    assert host.check_output("find /lib/modules/%s -name '*.ko*' || true" % RELEASED) == ""
+    assert host.check_output("test ! -e /lib/modules/{0} || find /lib/modules/{0} -name '*.ko*'".format(RELEASED)) == ""
     assert host.check_output("dkms status") == "nvidia-current/%s, %s, x86_64: installed" % (NEXT, staged)

@@ -25,6 +25,7 @@ REAL = (
     "plugins/action/rollout_step.py",
     "plugins/callback/rollout_progress.py",
     "plugins/doc_fragments",
+    "plugins/filter",
     "plugins/module_utils/_rollout_options.py",
     "plugins/modules/artifact_store.py",
     "plugins/modules/rollout_control.py",

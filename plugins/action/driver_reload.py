@@ -22,8 +22,7 @@ class ActionModule(ActionBase):
         args = dict(self._task.args)
         allowed = boolean(args.pop("reboot", False), strict=False)
         timeout = args.pop("reboot_timeout", 1800)
-        if allowed and args.get("policy") == "reboot" and not self._task.check_mode:
-            return dict(result, action="reboot", reboot_required=False, reboot_reason="the policy is to reboot", **self.reboot(timeout, task_vars))
+        # Also with policy reboot: somebody may have begun to work on the GPUs since the node was looked at.
         answer = self._execute_module(module_name=MODULE, module_args=args, task_vars=task_vars)
         if not allowed or answer.get("failed") or answer.get("unreachable"):
             return dict(result, **answer)

@@ -16,6 +16,8 @@ description:
     and starts the services again in the opposite order. Services that were stopped are started again whatever happens in between.
   - Nothing is forced. Before anything is stopped it is looked who holds the GPUs, what uses the modules, and what else speaks against it; and again
     before the first module is unloaded. A process that belongs to no service in O(services) is never ended.
+  - Nobody's work is ended, by a reboot neither. A process that computes (it has C(/dev/nvidia-uvm) open) or is of a pod or a job, and is none of
+    O(services), fails the task with every O(policy), unless it hangs in the driver for good.
   - It does nothing where the driver that is loaded is the one on the disk, in version and flavour, and no other kernel boots next.
   - It knows a reload impossible when somebody else holds the GPUs, a reference to a module is not explained, a module that it does not know uses
     NVIDIA's, another kernel boots next, a task hangs in the driver, nouveau has the GPUs, the console is on a GPU, or NVSwitches join the GPUs; and,
@@ -38,7 +40,7 @@ options:
     choices:
       auto: Reload; where that is impossible and a reboot helps, answer RV(reboot_required) with the reason.
       reload: Reload, or fail with the reason.
-      reboot: Do not reload, only answer RV(reboot_required).
+      reboot: Do not reload, only answer RV(reboot_required); or fail where the GPUs are at work.
   services:
     description: Services that may hold the GPUs. Those that run are stopped in this order and started again in the opposite one.
     type: list
@@ -63,8 +65,8 @@ options:
     default: false
   reboot:
     description:
-      - Reboot the node when the answer is RV(reboot_required), and wait until it is back, as M(ansible.builtin.reboot) does. With O(policy=reboot) the
-        node is rebooted without being asked whether it is due. Nothing is rebooted in check mode.
+      - Reboot the node when the answer is RV(reboot_required), and wait until it is back, as M(ansible.builtin.reboot) does. Nothing is rebooted in
+        check mode.
       - Whether the kernel that boots next has its module is not looked at, see O(gpufleet.lifecycle.driver_audit#module:require_reboot_safe).
     type: bool
     default: false
@@ -144,8 +146,8 @@ reasons:
     id:
       description:
         - One of V(policy), V(kernel_pending), V(nouveau), V(hung_task), V(hung_unknown), V(fabric), V(fabric_unknown), V(console), V(services_unknown),
-          V(holders_unknown), V(foreign_holder), V(modules_unknown), V(refcnt_unknown), V(foreign_module), V(module_circle), V(unexplained_reference),
-          V(unload_failed), V(no_module), V(vermagic), V(wrong_version), V(gsp_firmware), V(unsigned).
+          V(holders_unknown), V(foreign_holder), V(at_work), V(modules_unknown), V(refcnt_unknown), V(foreign_module), V(module_circle),
+          V(unexplained_reference), V(unload_failed), V(no_module), V(vermagic), V(wrong_version), V(gsp_firmware), V(unsigned).
       type: str
     message: {description: The reason in words., type: str}
     next_step: {description: What to do about it., type: str}
@@ -226,6 +228,9 @@ def complaint(result):
         return "The driver was not loaded anew as it should be: %s. Done: %s. Next step: %s." % (
             "; ".join(result["problems"]), ", ".join(result["actions"]) or "nothing", "look at the kernel log and at these services, then run again or reboot")
     done = "Done and undone: %s." % ", ".join(result["actions"]) if result["actions"] else "Nothing was changed."
+    working = [item for item in result["reasons"] if item["id"] == reload.AT_WORK]
+    if working:
+        return "The GPUs are at work, so that the driver is not loaded anew and the node not rebooted: %s %s" % (reload.sentence(working), done)
     return "The driver cannot be loaded anew without a reboot%s: %s %s" % (
         "" if all(item["reboot_helps"] for item in result["reasons"]) else ", and a reboot would not help", reload.sentence(result["reasons"]), done)
 
@@ -255,7 +260,8 @@ def main():
     if os.geteuid() != 0:
         module.fail_json(msg="This needs root (become: true): what processes of other users have open cannot be seen. Nothing was changed.")
     try:
-        result = Task(params).preview() if module.check_mode or params["policy"] == reload.REBOOT else perform(params)
+        # The lock also for a reboot: what another task installs or compiles is not to be cut off.
+        result = Task(params).preview() if module.check_mode else perform(params)
     except lock.LockTimeout as exc:
         module.fail_json(msg=str(exc), lock=exc.holder)
     problem = complaint(result)

@@ -120,7 +120,7 @@ def test_the_driver_is_loaded_anew_without_a_reboot(host):
 
 
 def test_a_stranger_on_a_gpu_means_a_reboot_and_is_left_alone(host):
-    assert host.run("gpusim inject stray-process --gpu 1").rc == 0
+    assert host.run("gpusim inject stray-process graphics --gpu 1").rc == 0
     try:
         outcome, result = task("driver_reload", policy="auto", force=True)
         assert outcome.rc == 0 and (result["action"], result["changed"], result["reboot_required"]) == ("reboot", False, True)
@@ -128,6 +128,21 @@ def test_a_stranger_on_a_gpu_means_a_reboot_and_is_left_alone(host):
         assert host.service("nvidia-persistenced").is_running
         outcome, result = task("driver_reload", policy="reload", force=True)
         assert outcome.rc != 0 and "Nothing was changed." in result["msg"]
+    finally:
+        host.run("gpusim clear stray-process")
+
+
+def test_work_on_a_gpu_is_ended_by_no_reboot(host):
+    before = boots(host)
+    worker = re.search(r"process (\d+)", host.check_output("gpusim inject stray-process compute --gpu 1"))[1]
+    try:
+        for policy in ("auto", "reload", "reboot"):
+            outcome, result = task("driver_reload", policy=policy, reboot=True, force=True)
+            assert outcome.rc != 0 and result["msg"].startswith("The GPUs are at work, so that the driver is not loaded anew and the node not rebooted: sleep "
+                                                                "(pid %s, " % worker), result["msg"]
+            assert "has /dev/nvidia-uvm, /dev/nvidia1 open" in result["msg"] and "Next step: let it end" in result["msg"]
+        assert boots(host) == before and host.check_output("cat /proc/%s/comm" % worker) == "sleep"
+        assert host.service("nvidia-persistenced").is_running
     finally:
         host.run("gpusim clear stray-process")
 

@@ -12,7 +12,7 @@ import os
 import pwd
 import re
 
-from . import files
+from . import files, proc_tasks
 
 DEVICE = re.compile(r"^/dev/nvidia[\w-]*(/.*)?$")
 # kubelet writes a pod's uid with dashes (cgroupfs) or with underscores (systemd).
@@ -48,6 +48,9 @@ def opened(proc, pid):
 
 
 def mapped(proc, pid):
+    """The device files in a process's address space; none of one in state D, since reading its maps may wait for the lock that it holds."""
+    if proc_tasks.waiting(proc, str(pid)):
+        return set()
     content = files.read_text("%s/%d/maps" % (proc, pid)) or ""
     paths = (line.split(None, 5)[5] for line in content.splitlines() if "/dev/nvidia" in line and len(line.split(None, 5)) == 6)
     return set(path for path in paths if DEVICE.match(path))

@@ -15,21 +15,17 @@ import os
 import re
 import time
 
-from . import files, holders
+from . import files, holders, proc_tasks
 
-STAT = re.compile(r"^(?P<pid>\d+) \((?P<comm>.*)\) (?P<state>\S) (?P<rest>.*)$", re.S)
 # Threads of the driver in the kernel: its queues, its interrupt threads, UVM's and NVSwitch's.
 KERNEL_THREAD = re.compile(r"^(nv|UVM |irq/\d+-nvidia|irq/\d+-nvswitch)")
 NVIDIA_FRAME = re.compile(r"\[nvidia[\w-]*\]")
-# Index in the fields after the state: flags, threads. See proc_pid_stat(5).
-FLAGS, THREADS = 5, 16
-KTHREAD = 0x00200000
 WINDOW_S = 5.0
 STEP_S = 0.5
 
 
 def read(root, window_s=WINDOW_S, sleep=time.sleep, clock=time.monotonic):
-    """``[{"pid", "comm", "state", "seconds", "where"}]``; None when /proc cannot be listed.
+    """``[{"pid", "process", "comm", "state", "seconds", "where"}]``, the task and the process it is of; None when /proc cannot be listed.
 
     A task counts that stayed in state D, without once being switched to, for the whole window; ``seconds`` is that window, so
     the task has waited at least so long. Nothing is waited for when no task of the driver's is in D at all.
@@ -43,7 +39,7 @@ def read(root, window_s=WINDOW_S, sleep=time.sleep, clock=time.monotonic):
         sleep(STEP_S)
         suspects = [task for task in suspects if still(proc, task)]
     seconds = round(clock() - start, 1)
-    return [{"pid": task["pid"], "comm": task["comm"], "state": "D", "seconds": seconds, "where": task["where"]} for task in suspects]
+    return [dict(((key, task[key]) for key in ("pid", "process", "comm", "state", "where")), seconds=seconds) for task in suspects]
 
 
 def find(proc):
@@ -55,37 +51,9 @@ def find(proc):
     for name in names:
         if not name.isdigit():
             continue
-        found += [dict(task, where=where) for task, where in ((task, touches(proc, name, task)) for task in waiting(proc, name)) if where]
+        tasks = [dict(task, process=int(name), switches=switches(task["path"])) for task in proc_tasks.waiting(proc, name)]
+        found += [dict(task, where=where) for task, where in ((task, touches(proc, name, task)) for task in tasks) if where]
     return found
-
-
-def waiting(proc, name):
-    """The tasks of a process that are in state D."""
-    base = "%s/%s" % (proc, name)
-    main = parse(files.read_text(base + "/stat"))
-    if main is None:
-        return []  # gone since it was listed
-    tasks = []
-    if main["threads"] > 1:
-        for thread in files.listing(base + "/task") or []:
-            parsed = parse(files.read_text("%s/task/%s/stat" % (base, thread)))
-            if parsed and parsed["state"] == "D":
-                tasks.append(dict(parsed, path="%s/task/%s" % (base, thread)))
-    elif main["state"] == "D":
-        tasks.append(dict(main, path=base))
-    return [dict(task, switches=switches(task["path"])) for task in tasks]
-
-
-def parse(content):
-    """pid, comm, state, threads and whether it is a kernel thread, out of a stat file; None of anything else."""
-    found = STAT.match(content or "")
-    if not found:
-        return None
-    rest = found.group("rest").split()
-    if len(rest) <= THREADS or not rest[FLAGS].isdigit() or not rest[THREADS].lstrip("-").isdigit():
-        return None
-    return {"pid": int(found.group("pid")), "comm": found.group("comm"), "state": found.group("state"),
-            "threads": int(rest[THREADS]), "kernel": bool(int(rest[FLAGS]) & KTHREAD)}
 
 
 def touches(proc, name, task):
@@ -107,5 +75,5 @@ def switches(path):
 
 def still(proc, task):
     """Whether a task is the same one, still in D, and did not run since."""
-    now = parse(files.read_text(os.path.join(task["path"], "stat")))
+    now = proc_tasks.parse(files.read_text(os.path.join(task["path"], "stat")))
     return now is not None and now["state"] == "D" and now["comm"] == task["comm"] and switches(task["path"]) == task["switches"]

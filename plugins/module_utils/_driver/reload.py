@@ -11,6 +11,9 @@ from __future__ import annotations
 from . import modules, references
 
 RELOAD, REBOOT, NONE, REFUSE = "reload", "reboot", "none", "refuse"
+AT_WORK = "at_work"
+# Every CUDA context opens it; a monitor or an X server does not.
+UVM = "/dev/nvidia-uvm"
 ACTIVE = ("active", "activating", "reloading", "deactivating", "refreshing")
 
 
@@ -128,20 +131,30 @@ def reference_reasons(table, held):
                      "(its holders: %s)" % (name, count, ", ".join(table[name]["holders"]) or "none"), "reboot the node")
 
 
+def at_work(item, hung):
+    """Whether a process would lose work by a reboot: of a pod or a job, or with CUDA's memory (/dev/nvidia-uvm). One that hangs cannot go on."""
+    if item["pid"] in [task["process"] for task in hung or []]:
+        return False
+    return bool(item["pod"] or item["job"] or any(path.startswith(UVM) for path in item["devices"]))
+
+
 def holder_reasons(facts, services):
     if facts["holders"] is None:
-        yield reason("holders_unknown", "/proc cannot be listed, so that nobody knows who holds the GPUs", "look at the node")
+        yield reason("holders_unknown", "/proc cannot be listed, so that nobody knows who holds the GPUs", "look at the node", False)
         return
     for item in strangers(facts, services):
-        yield reason("foreign_holder", "%s has %s open and is none of the services to stop" % (in_words(item), ", ".join(item["devices"])),
-                     "end it, or name its service in services")
+        what = "%s has %s open and is none of the services to stop" % (in_words(item), ", ".join(item["devices"]))
+        if at_work(item, facts["hung"]):
+            yield reason(AT_WORK, what + ", and a reboot would end its work", "let it end or end it, and run again; or name its service in services", False)
+        else:
+            yield reason("foreign_holder", what, "end it, or name its service in services")
 
 
 def decide(facts, params):
     """``{"action", "why", "reasons", "stop", "unload", "version"}``.
 
     ``reasons`` are those against a reload. With policy auto they lead to a reboot if a reboot helps, and to a refusal otherwise; with policy
-    reload always to a refusal. Policy reboot looks at nothing but whether anything is due.
+    reload always to a refusal. Policy reboot looks at nothing but whether anything is due, and whether somebody works on the GPUs.
     """
     table = facts["references"]
     stop = running_services(facts, params["services"])
@@ -155,7 +168,9 @@ def decide(facts, params):
         # Another kernel is about to run: what is on the disk for this one matters no more.
         blockers = [item for item in blockers if item["id"] == "wrong_version"]
     if params["policy"] == REBOOT:
+        # Whether a service runs is not asked here: a process of its unit says so itself.
         answer["reasons"] = [reason("policy", "the policy is to reboot", "reboot the node")] + [item for item in blockers if item["id"] == "wrong_version"]
+        answer["reasons"] += [item for item in holder_reasons(facts, params["services"]) if not item["reboot_helps"]]
     else:
         answer["reasons"] = blockers + pending
         if stop is None:

@@ -135,7 +135,7 @@ class Task:
         """Nobody holds the GPUs any more, and every reference is another module's; what is on its way out gets a moment."""
         deadline = self.params["settle_s"]
         while True:
-            found = list(reload.holder_reasons({"holders": holders.read(self.root), "services": {}}, []))
+            found = list(reload.holder_reasons({"holders": holders.read(self.root), "hung": [], "services": {}}, []))
             found = found or list(reload.reference_reasons(references.read(self.root), False))
             if not found:
                 return

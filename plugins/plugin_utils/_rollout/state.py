@@ -276,7 +276,9 @@ def _grant(view, node, event):
 
 
 def _end(view, node, event):
-    node.close(event["time"], "ok" if event["state"] in ("done", "skipped", "rolled_back", "pending") else "failed")
+    # Quarantined is what a node is once its marker is written; what was open before failed, see apply.
+    well = ("done", "skipped", "rolled_back", "pending") + (("quarantined",) if node.open_step and node.open_step.name == "quarantine" else ())
+    node.close(event["time"], "ok" if event["state"] in well else "failed")
     node.state, node.ticket, node.suspect = event["state"], None, False
     node.reason = event.get("reason") or node.reason
     if event["state"] == "pending":
@@ -318,7 +320,7 @@ def apply(view, event):
     if kind == "grant":
         _grant(view, node, event)
     elif kind == "step":
-        node.close(event["time"], "ok")
+        node.close(event["time"], "failed" if event["step"] == "quarantine" else "ok")
         node.steps.append(Step(event["step"], event["time"], detail=event.get("detail", "")))
         phase, after = STEPS[event["step"]]
         if phase != DRAIN or node.state not in NOT_SERVING:  # a node that is taken up again is down, whatever is looked at

@@ -184,13 +184,14 @@ SPECIAL = {"xid": _xid, "sxid": _sxid, "gpu-swapped": _swapped, "stray-process":
 
 
 def start_process(gpu: int, kind: str, used_mib: int, also: str | None = None) -> int:
-    """A real process that holds the GPU's device file, and perhaps another file; its number."""
+    """A real process that holds the GPU's device file, one that computes UVM's as well, and perhaps another file; its number."""
     device = state.path("/dev/nvidia%s" % state.gpu_value(gpu, "minor"))
     if not os.path.exists(device):
         raise state.SimError("%s is not there: is the driver loaded?" % device)
+    uvm = state.path("/dev/nvidia-uvm")
     with contextlib.ExitStack() as stack:
         held = stack.enter_context(open(device, "rb"))
-        others = [stack.enter_context(open(also, "rb"))] if also else []
+        others = [stack.enter_context(open(path, "rb")) for path in ([uvm] if kind == "C" and os.path.exists(uvm) else []) + ([also] if also else [])]
         for stream in others:
             os.set_inheritable(stream.fileno(), True)
         process = subprocess.Popen(["sleep", "infinity"], stdin=held, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

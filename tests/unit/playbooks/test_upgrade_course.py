@@ -227,6 +227,21 @@ def test_a_driver_is_loaded_without_a_reboot_or_with_one_as_the_policy_has_it(fl
     assert [fleet.read(name)["loaded"] for name in fleet.names] == [NEW, NEW, OLD, OLD, OLD]
 
 
+def test_a_job_that_began_while_the_driver_was_installed_is_not_ended_by_the_reboot(fleet):
+    """a1 goes back to the driver that is still loaded, and serves with its job; a2 is sick with the new one and has a job when it is to go back."""
+    fleet.add("a1", job_before_boot_into=[NEW])
+    fleet.add("a2", job_before_boot_into=[OLD], sick_with=[NEW])
+    result = fleet.run("upgrade", rollout_failure_budget=9, rollout_max_down=2)
+    assert result.rc == 2
+    assert result.states == {"a1": "rolled_back", "a2": "quarantined"}
+    assert {name: fleet.read(name)["boots"] for name in fleet.names} == {"a1": 0, "a2": 1}
+    assert [(fleet.read(name)["loaded"], fleet.read(name)["disk"]) for name in fleet.names] == [(OLD, OLD), (NEW, OLD)]
+    assert steps(result, "a1")[-5:] == [("reboot", "failed")] + [
+        ("rollback_%s" % name, "ok") for name in ("install", "prove", "validate", "start")], "what is loaded is what was put back"
+    assert steps(result, "a2")[-2:] == [("rollback_reboot", "failed"), ("quarantine", "ok")]
+    assert all("The GPUs are at work" in result.report["nodes"][name]["reason"] for name in fleet.names)
+
+
 def test_a_node_whose_evidence_cannot_be_kept_is_not_touched(fleet):
     """The artifact directory lets itself be read, and no file be made in it: here is one where the directory has to be."""
     fleet.add("a1")

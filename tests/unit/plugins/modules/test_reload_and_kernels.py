@@ -68,10 +68,21 @@ def test_a_reload_holds_the_nodes_lock_and_hands_it_on(run, task):
     assert not result.get("failed") and task["way"] == ["run"] and len(task["runner"].pass_fds) == 1
 
 
-@pytest.mark.parametrize(("check", "policy"), [(True, "auto"), (True, "reload"), (False, "reboot")])
-def test_what_changes_nothing_takes_no_lock(run, task, tmp_path, check, policy):
-    run(driver_reload, check=check, policy=policy)
+@pytest.mark.parametrize("policy", ["auto", "reload", "reboot"])
+def test_check_mode_takes_no_lock_and_all_else_does(run, task, tmp_path, policy):
+    run(driver_reload, check=True, policy=policy)
     assert task["way"] == ["preview"] and not (tmp_path / "lock").exists()
+    run(driver_reload, policy=policy)
+    assert task["way"] == ["preview", "run"] and (tmp_path / "lock").exists()
+
+
+def test_work_on_the_gpus_is_told_before_all_else(run, task):
+    task["answer"] = outcome("refuse", changed=False, reasons=[
+        reload.reason("policy", "the policy is to reboot", "reboot the node"), reload.reason("at_work", "python3 computes", "let it end", False)])
+    result = run(driver_reload, policy="reboot")
+    assert result["failed"] and result["msg"] == (
+        "The GPUs are at work, so that the driver is not loaded anew and the node not rebooted: python3 computes. Next step: let it end. "
+        "Nothing was changed.")
 
 
 @pytest.mark.parametrize(("helps", "words"), [(True, "without a reboot: python3 holds it"), (False, "and a reboot would not help: python3 holds it")])

@@ -14,6 +14,7 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._dri
 
 OLD, NEW, RUNNING, NEXT = "535.216.03", "535.261.03", "6.1.0-50-amd64", "6.1.0-56-amd64"
 PERSISTENCED, DCGM = "nvidia-persistenced.service", "nvidia-dcgm.service"
+COMPUTES = ("/dev/nvidia-uvm", "/dev/nvidia0")
 POD = "0a1b2c3d-1111-2222-3333-444455556666"
 
 
@@ -21,8 +22,8 @@ def service(active="active", *names):
     return {"load": "loaded", "active": active, "names": list(names)}
 
 
-def holder(pid=812, unit=PERSISTENCED, pod=None, job=None, comm="nvidia-persiste"):
-    return {"pid": pid, "user": "nvpd", "comm": comm, "unit": unit, "pod": pod, "job": job, "devices": ["/dev/nvidia0"]}
+def holder(pid=812, unit=PERSISTENCED, pod=None, job=None, comm="nvidia-persiste", devices=("/dev/nvidia0",)):
+    return {"pid": pid, "user": "nvpd", "comm": comm, "unit": unit, "pod": pod, "job": job, "devices": list(devices)}
 
 
 def module(refcnt=0, *users):
@@ -67,18 +68,20 @@ def test_a_reload_and_its_order():
 @pytest.mark.parametrize(("path", "value", "ident", "words", "helps"), [
     (("kernel", "next_boot"), NEXT, "kernel_pending", "boots next", True),
     (("loaded", "nouveau"), True, "nouveau", "nouveau is loaded", True),
-    (("hung",), [{"pid": 9, "comm": "nv_queue", "state": "D", "seconds": 5, "where": "kernel thread"}], "hung_task", "nv_queue (pid 9)", True),
+    (("hung",), [{"pid": 9, "process": 9, "comm": "nv_queue", "state": "D", "seconds": 5, "where": "kernel thread"}], "hung_task", "nv_queue (pid 9)", True),
     (("hung",), None, "hung_unknown", "/proc", True),
     (("nvswitches",), [{"address": "0000:07:00.0"}] * 4, "fabric", "4 NVSwitches", True),
     (("nvswitches",), None, "fabric_unknown", "PCI bus", True),
     (("framebuffers",), "0 nvidia-drmdrmfb\n", "console", "0 nvidia-drmdrmfb", True),
     (("services",), None, "services_unknown", PERSISTENCED, True),
-    (("holders",), None, "holders_unknown", "/proc", True),
+    (("holders",), None, "holders_unknown", "/proc", False),
     (("holders",), [holder(), holder(4711, "user@1000.service", comm="python3")], "foreign_holder",
      "python3 (pid 4711, user nvpd, unit user@1000.service) has /dev/nvidia0 open", True),
     (("holders",), [holder(4711, None, comm="python3")], "foreign_holder", "python3 (pid 4711, user nvpd) has", True),
-    (("holders",), [holder(5, "cri-containerd-abc.scope", pod=POD)], "foreign_holder", "pod " + POD, True),
-    (("holders",), [holder(5, "slurmstepd.scope", job="77")], "foreign_holder", "Slurm job 77", True),
+    (("holders",), [holder(5, "cri-containerd-abc.scope", pod=POD)], "at_work", "pod " + POD, False),
+    (("holders",), [holder(5, "slurmstepd.scope", job="77")], "at_work", "Slurm job 77", False),
+    (("holders",), [holder(5, "user@1000.service", comm="python3", devices=COMPUTES)], "at_work",
+     "/dev/nvidia-uvm, /dev/nvidia0 open and is none of the services to stop, and a reboot would end its work", False),
     (("references",), None, "modules_unknown", "/sys/module", True),
     (("references", "nvidia_uvm"), {"refcnt": None, "holders": []}, "refcnt_unknown", "nvidia_uvm", True),
     (("references", "nvidia_uvm"), {"refcnt": 0, "holders": None}, "refcnt_unknown", "nvidia_uvm", True),
@@ -98,6 +101,38 @@ def test_every_reason_against_a_reload(path, value, ident, words, helps):
     assert (auto["action"], strict["action"]) == ("reboot" if helps else "refuse", "refuse")
     assert auto["stop"] == [] == auto["unload"], "nothing is stopped for what will not be done"
     assert auto["reasons"][0]["message"] in reload.sentence(auto["reasons"]) and "Next step: " in reload.sentence(auto["reasons"])
+
+
+@pytest.mark.parametrize("policy", ["auto", "reload", "reboot"])
+@pytest.mark.parametrize(("one", "hung", "works"), [
+    (holder(5, "user@1000.service", devices=COMPUTES), [], True),
+    (holder(5, "cri-containerd-abc.scope", pod=POD), [], True),
+    (holder(5, PERSISTENCED, pod=POD), [], True),
+    (holder(5, "slurmstepd.scope", job="77"), [], True),
+    (holder(5, None, devices=("/dev/nvidia-uvm-tools",)), [], True),
+    (holder(5, DCGM, devices=COMPUTES), [], False),
+    (holder(5, "user@1000.service"), [], False),
+    # What hangs in the driver, here by another of its threads, is ended by nothing but a reboot.
+    (holder(5, "user@1000.service", devices=COMPUTES), [{"pid": 7, "process": 5, "comm": "python3", "where": "stack [nvidia]"}], False),
+    (holder(5, "user@1000.service", devices=COMPUTES), [{"pid": 5, "process": 6, "comm": "python3", "where": "stack [nvidia]"}], True),
+])
+def test_no_reboot_ends_somebodys_work(policy, one, hung, works):
+    facts = changed(("holders",), [holder(), one])
+    facts["hung"] = hung
+    facts["services"][DCGM] = service("active", DCGM)
+    plan = reload.decide(facts, options(policy=policy))
+    assert ("at_work" in [item["id"] for item in plan["reasons"]]) == works
+    if works:
+        assert plan["action"] == "refuse"
+    elif policy == "reboot":
+        assert plan["action"] == "reboot" and [item["id"] for item in plan["reasons"]] == ["policy"]
+
+
+def test_nobody_is_rebooted_who_cannot_be_looked_at():
+    plan = reload.decide(changed(("holders",), None), options(policy="reboot"))
+    assert plan["action"] == "refuse" and [item["id"] for item in plan["reasons"]] == ["policy", "holders_unknown"]
+    plan = reload.decide(changed(("services",), None), options(policy="reboot"))
+    assert plan["action"] == "reboot", "a service that holds a GPU says by its control group which it is"
 
 
 def test_a_reference_that_nobody_explains_counts_when_no_process_holds_a_device():
@@ -171,8 +206,9 @@ def test_the_wrong_version_on_the_disk_is_refused_whatever_the_policy(policy):
     assert reload.decide(facts, options(policy=policy, version="550.90.07"))["action"] == "refuse", "also when what is loaded is what is on the disk"
 
 
-def test_the_policy_to_reboot_looks_at_nothing_else():
-    facts = changed(("holders",), None)
+def test_the_policy_to_reboot_looks_for_work_alone():
+    facts = changed(("references",), None)
+    facts.update(hung=None, nvswitches=None, holders=[holder(), holder(4711, "user@1000.service", comm="Xorg")])
     plan = reload.decide(facts, options(policy="reboot"))
     assert plan["action"] == "reboot" and [item["id"] for item in plan["reasons"]] == ["policy"]
 

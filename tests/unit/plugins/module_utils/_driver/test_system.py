@@ -17,6 +17,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import 
     cuda,
     device_nodes,
     files,
+    holders,
     hung,
     infiniband,
     kernel_state,
@@ -234,7 +235,7 @@ def test_a_task_that_stays_in_the_driver(root):
     tree.task(root, 60, "weird) D (name", "D")
     tree.opens(root, 60, "/dev/nvidia3")
     found, clock = look(root)
-    assert found == [{"pid": 60, "comm": "weird) D (name", "state": "D", "seconds": 2.0, "where": "open /dev/nvidia3"}]
+    assert found == [{"pid": 60, "process": 60, "comm": "weird) D (name", "state": "D", "seconds": 2.0, "where": "open /dev/nvidia3"}]
     assert clock.slept == 4
 
 
@@ -254,7 +255,7 @@ def test_a_thread_beside_a_main_thread_that_sleeps(root):
     tree.task(root, 71, "cuda-EvtHandlr", "D", path="/proc/70/task/71")
     tree.opens(root, 70, "/dev/nvidia-uvm")
     found, clock = look(root)
-    assert [(item["pid"], item["comm"]) for item in found] == [(71, "cuda-EvtHandlr")]
+    assert [(item["pid"], item["process"], item["comm"]) for item in found] == [(71, 70, "cuda-EvtHandlr")]
 
 
 @pytest.mark.parametrize("event", ["wakes", "runs", "ends", "another"])
@@ -281,7 +282,8 @@ def test_memory_maps_of_a_hung_task_are_never_read(root, monkeypatch):
     real, read = files.read_text, []
     monkeypatch.setattr(files, "read_text", lambda path, *rest: read.append(path) or real(path, *rest))
     assert len(look(root)[0]) == 1
-    assert read and not [path for path in read if path.endswith(("/maps", "/cmdline", "/environ", "/smaps"))]
+    assert [(item["pid"], item["devices"]) for item in holders.read(root)] == [(60, ["/dev/nvidia3"])]
+    assert read and not [path for path in read if "/60/" in path and path.endswith(("/maps", "/cmdline", "/environ", "/smaps"))]
 
 
 # ---- the kernel ----

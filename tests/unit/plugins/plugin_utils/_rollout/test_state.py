@@ -57,7 +57,9 @@ def test_a_node_goes_its_way():
     node = reduce(events).nodes.get("a")
     assert (node.state, node.ticket, node.ended, node.went, node.attempt) == ("done", None, TIME % 50, 1, 1)
     assert [step.name for step in node.steps] == list(state.STEPS)
-    assert {step.status for step in node.steps} == {"ok"}
+    # Only what failed is followed by a quarantine.
+    before = list(state.STEPS)[list(state.STEPS).index("quarantine") - 1]
+    assert {step.name for step in node.steps if step.status != "ok"} == {before}
     assert node.steps[-1].finished == TIME % 50
     assert [step.finished for step in node.steps[:-1]] == [step.started for step in node.steps[1:]]
 
@@ -204,6 +206,15 @@ def test_times_of_the_ledger_compare_as_texts():
 def test_the_class_of_a_failure_says_how_far_the_node_came(steps, down, expected):
     node = state.Node("a", "down" if down else "draining", steps=[state.Step(name, TIME % 1) for name in steps])
     assert state.failure_class(node) == expected
+
+
+@pytest.mark.parametrize(("ended", "status"), [("quarantined", "ok"), ("lost", "failed")])
+def test_what_led_to_a_quarantine_failed_and_the_quarantine_is_well_once_its_marker_is_written(ended, status):
+    events = [plan_event("a"), grant("a"), event("step", "a", 2, step="rollback_reboot"), event("step", "a", 3, step="quarantine")]
+    node = reduce(events + [event("state", "a", 4, state=ended)]).nodes.get("a")
+    assert [(step.name, step.status) for step in node.steps] == [("rollback_reboot", "failed"), ("quarantine", status)]
+    node = reduce(events[:-1] + [event("state", "a", 4, state=ended)]).nodes.get("a")
+    assert [(step.name, step.status) for step in node.steps] == [("rollback_reboot", "failed")]
 
 
 def test_a_canary_that_falls_ill_at_work_was_broken_by_the_change():

@@ -76,6 +76,10 @@ class Connection(ConnectionBase):
         return {"changed": False, "audit": stubnode.audit(node)}
 
     @staticmethod
+    def _driver_reload(node):
+        return {"changed": False, "action": "reboot", "reboot_required": True, "reboot_reason": "the policy is to reboot"}
+
+    @staticmethod
     def _driver_packages(node):
         # No kernel whose module could be compiled here: what the others need is on the controller already.
         resolved = {"upstream": NEW, "dkms_name": "nvidia-current-open", "trees": {}, "module_archives": []}

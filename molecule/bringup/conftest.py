@@ -5,24 +5,18 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+import functools
 
 import pytest
-import testinfra
 
-from tests.lab.config import CHECKOUT
+from tests.lab import scenario
 from tests.lab.disk import unchanged_but
 from tests.lab.play import play
-
-INVENTORY = CHECKOUT / "molecule" / "inventory"
-SSH_CONFIG = CHECKOUT / ".lab" / ("lab" + os.environ.get("GPUFLEET_LAB_ID", "0")) / "ssh" / "config"
-CACHE = Path(os.environ.get("GPUFLEET_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpufleet")
 
 
 @pytest.fixture(scope="session")
 def machines():
-    return {name: testinfra.get_host("ssh://" + name, ssh_config=str(SSH_CONFIG), sudo=True) for name in ("up-1", "up-2")}
+    return {name: scenario.machine(name) for name in ("up-1", "up-2")}
 
 
 @pytest.fixture(scope="session")
@@ -50,31 +44,19 @@ def run(artifacts):
     """run(playbook, check=False, **variables): one run with the compiled modules of the lab's cache."""
 
     def running(playbook, check=False, on_event=None, **variables):
-        extra = {"gpufleet_artifact_dir": str(artifacts), "nvidia_driver_tree_dir": str(CACHE / "dkms"), **variables}
-        return play(playbook, INVENTORY, extra, check=check, on_event=on_event)
+        extra = {"gpufleet_artifact_dir": str(artifacts), "nvidia_driver_tree_dir": str(scenario.CACHE / "dkms"), **variables}
+        return play(playbook, scenario.INVENTORY, extra, check=check, on_event=on_event)
 
     return running
 
 
 @pytest.fixture(scope="session")
-def ask(run):
+def ask(artifacts):
     """ask(node, module, arguments, become_user="root"): the outcome and the module's result."""
-
-    def asking(node, module, arguments=None, become_user="root"):
-        results = []
-
-        def on_event(data):
-            if data["event"] in ("runner_on_ok", "runner_on_failed"):
-                results.append(data["event_data"]["res"])
-
-        task = {"gpufleet.lifecycle." + module: arguments or {}}
-        outcome = run([{"hosts": node, "gather_facts": False, "become": True, "become_user": become_user, "tasks": [task]}], on_event=on_event)
-        assert len(results) == 1, outcome.tail()
-        return outcome, results[0]
-
-    return asking
+    extra = {"gpufleet_artifact_dir": str(artifacts), "nvidia_driver_tree_dir": str(scenario.CACHE / "dkms")}
+    return functools.partial(scenario.ask, extra=extra)
 
 
 @pytest.fixture(scope="session")
 def boot_id():
-    return lambda host: host.check_output("cat /proc/sys/kernel/random/boot_id")
+    return scenario.boot_id

@@ -5,27 +5,21 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
-import testinfra
 
-from tests.lab.config import CHECKOUT, DRIVER_VERSIONS
+from tests.lab import scenario
+from tests.lab.config import DRIVER_VERSIONS
 from tests.lab.disk import unchanged_but
 from tests.lab.play import play
 
-INVENTORY = CHECKOUT / "molecule" / "inventory"
-SSH_CONFIG = CHECKOUT / ".lab" / ("lab" + os.environ.get("GPUFLEET_LAB_ID", "0")) / "ssh" / "config"
-CACHE = Path(os.environ.get("GPUFLEET_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpufleet")
 # Compiled modules of the two revisions of the packages: their names are the same, and their sources are not.
 OLD, NEW = DRIVER_VERSIONS["trixie"]
-TREES = {OLD: CACHE / "dkms", NEW: CACHE / "dkms" / NEW}
+TREES = {OLD: scenario.CACHE / "dkms", NEW: scenario.CACHE / "dkms" / NEW}
 
 
 @pytest.fixture(scope="session")
 def machines():
-    return {name: testinfra.get_host("ssh://" + name, ssh_config=str(SSH_CONFIG), sudo=True) for name in ("deb13-1", "deb13-2")}
+    return {name: scenario.machine(name) for name in ("deb13-1", "deb13-2")}
 
 
 @pytest.fixture(scope="session")
@@ -56,11 +50,11 @@ def run(artifacts):
 
     def running(playbook, version, check=False, **variables):
         extra = {"gpufleet_artifact_dir": str(artifacts), "nvidia_driver_tree_dir": str(TREES[version]), **variables}
-        return play(playbook, INVENTORY, extra, check=check)
+        return play(playbook, scenario.INVENTORY, extra, check=check)
 
     return running
 
 
 @pytest.fixture(scope="session")
 def boot_id():
-    return lambda host: host.check_output("cat /proc/sys/kernel/random/boot_id")
+    return scenario.boot_id

@@ -16,8 +16,8 @@ import pytest
 
 from tests.lab.config import CHECKOUT
 from tests.lab.play import play
+from tests.lab.scenario import INVENTORY, ask, boot_id
 
-INVENTORY = CHECKOUT / "molecule" / "inventory"
 RELEASED = (CHECKOUT / "molecule/kernel/kernel.txt").read_text().strip()
 NODE, COMPILER = "kern-1", "/usr/bin/x86_64-linux-gnu-gcc-12"
 DRIVER, NEXT, REVISION = "535.216.03", "535.261.03", "-0stub1"
@@ -25,17 +25,7 @@ MODULES = ("nvidia-current", "nvidia-current-modeset", "nvidia-current-drm", "nv
 
 
 def task(name, **arguments):
-    """One task on the node as an operator's: its outcome and its result."""
-    results = []
-
-    def on_event(data):
-        if data["event"] in ("runner_on_ok", "runner_on_failed"):
-            results.append(data["event_data"]["res"])
-
-    play_ = [{"hosts": NODE, "gather_facts": False, "become": True, "tasks": [{"gpufleet.lifecycle." + name: arguments}]}]
-    outcome = play(play_, INVENTORY, {}, on_event=on_event)
-    assert len(results) == 1, outcome.tail()
-    return outcome, results[0]
+    return ask(NODE, name, arguments)
 
 
 def staging(kernel):
@@ -58,10 +48,6 @@ def offered(host):
 @pytest.fixture(scope="module")
 def staged(offered):
     return offered[0]
-
-
-def boots(host):
-    return host.check_output("cat /proc/sys/kernel/random/boot_id")
 
 
 def default(host):
@@ -108,14 +94,14 @@ def test_a_hold_is_as_old_as_it_is(host):
 
 
 def test_the_driver_is_loaded_anew_without_a_reboot(host):
-    before = boots(host)
+    before = boot_id(host)
     assert host.service("nvidia-persistenced").is_running
     outcome, result = task("driver_reload", policy="reload", force=True)
     assert outcome.rc == 0, outcome.tail()
     assert (result["action"], result["version"]) == ("reload", DRIVER)
     assert result["actions"][0] == "stop nvidia-persistenced.service" and result["actions"][-1] == "start nvidia-persistenced.service"
     assert [item["unit"] for item in result["holders"]] == ["nvidia-persistenced.service"]
-    assert host.service("nvidia-persistenced").is_running and boots(host) == before
+    assert host.service("nvidia-persistenced").is_running and boot_id(host) == before
     assert host.run("nvidia-smi").rc == 0
 
 
@@ -133,7 +119,7 @@ def test_a_stranger_on_a_gpu_means_a_reboot_and_is_left_alone(host):
 
 
 def test_work_on_a_gpu_is_ended_by_no_reboot(host):
-    before = boots(host)
+    before = boot_id(host)
     worker = re.search(r"process (\d+)", host.check_output("gpusim inject stray-process compute --gpu 1"))[1]
     try:
         for policy in ("auto", "reload", "reboot"):
@@ -141,7 +127,7 @@ def test_work_on_a_gpu_is_ended_by_no_reboot(host):
             assert outcome.rc != 0 and result["msg"].startswith("The GPUs are at work, so that the driver is not loaded anew and the node not rebooted: sleep "
                                                                 "(pid %s, " % worker), result["msg"]
             assert "has /dev/nvidia-uvm, /dev/nvidia1 open" in result["msg"] and "Next step: let it end" in result["msg"]
-        assert boots(host) == before and host.check_output("cat /proc/%s/comm" % worker) == "sleep"
+        assert boot_id(host) == before and host.check_output("cat /proc/%s/comm" % worker) == "sleep"
         assert host.service("nvidia-persistenced").is_running
     finally:
         host.run("gpusim clear stray-process")
@@ -161,11 +147,11 @@ def test_a_build_that_fails_leaves_the_old_kernel_the_default(host, staged):
 
 
 def test_a_kernel_becomes_the_default_when_its_module_is_proven(host, staged, offered):
-    before = boots(host)
+    before = boot_id(host)
     outcome = staging(staged)
     assert outcome.rc == 0, outcome.tail()
     assert "gnulinux-%s-advanced-lab" % staged in default(host)
-    assert (host.check_output("uname -r"), boots(host)) == (RELEASED, before)
+    assert (host.check_output("uname -r"), boot_id(host)) == (RELEASED, before)
     assert_modules(host, staged, DRIVER)
     holds = set(host.check_output("apt-mark showhold").split())
     assert {"linux-image-" + RELEASED, "linux-image-" + staged, "linux-headers-" + staged, "linux-image-amd64", "linux-headers-amd64"} <= holds
@@ -176,12 +162,12 @@ def test_a_kernel_becomes_the_default_when_its_module_is_proven(host, staged, of
 
 
 def test_one_drain_brings_the_kernel_the_driver_and_the_security_updates(host, staged, tmp_path):
-    boot, library, meta = boots(host), version(host, "libexpat1"), version(host, "linux-image-amd64")
+    boot, library, meta = boot_id(host), version(host, "libexpat1"), version(host, "linux-image-amd64")
     outcome = play("gpufleet.lifecycle.upgrade", INVENTORY, {
         "upgrade_hosts": NODE, "rollout_version": NEXT + REVISION, "gpufleet_artifact_dir": str(tmp_path), "nvidia_driver_tree_dir": "",
         "gpu_node_upgrade_security_updates": True, "gpu_node_upgrade_reload": "auto"})
     assert (outcome.rc, outcome.failed) == (0, {}), outcome.tail(80)
-    assert boots(host) != boot and host.check_output("uname -r") == staged, "no reload brings another kernel"
+    assert boot_id(host) != boot and host.check_output("uname -r") == staged, "no reload brings another kernel"
     for kernel in (RELEASED, staged):
         assert_modules(host, kernel, NEXT)
     fixed = host.check_output("apt-cache policy libexpat1 | sed -n 's/^  Candidate: //p'")

@@ -6,19 +6,15 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 from xml.etree import ElementTree
 
 import pytest
-import testinfra
 
-from tests.lab.config import CHECKOUT
 from tests.lab.disk import unchanged_but
 from tests.lab.play import play
+from tests.lab.scenario import INVENTORY, machine
 
-INVENTORY = CHECKOUT / "molecule" / "inventory"
-SSH_CONFIG = CHECKOUT / ".lab" / ("lab" + os.environ.get("GPUFLEET_LAB_ID", "0")) / "ssh" / "config"
 DRIVER = "535.216.03"
 # Looked at with a driver, without any, and not there at all: an address of the lab's own network that no machine has.
 GOOD, BARE, GONE = "pre-1", "pre-2", "pre-9"
@@ -55,10 +51,6 @@ class Looked:
     @property
     def nodes(self):
         return {name: (node["verdict"], node["state"]) for name, node in self.report["nodes"].items()}
-
-
-def machine(name):
-    return testinfra.get_host("ssh://" + name, ssh_config=str(SSH_CONFIG), sudo=True)
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 
+from tests.lab import scenario
 from tests.lab.config import CHECKOUT, DRIVER_VERSIONS
 
 OLD, NEW = DRIVER_VERSIONS["trixie"]
@@ -32,6 +33,32 @@ def assert_runs(host, version):
     loaded, on_disk = modules(host)
     assert len(loaded) >= 4 and loaded == on_disk
     return loaded
+
+
+def test_the_driver_is_loaded_anew_without_a_reboot(node, boot_id):
+    before, boot = assert_runs(node, OLD), boot_id(node)
+    outcome, result = scenario.ask("deb13-1", "driver_reload", {"policy": "reload", "force": True})
+    assert outcome.rc == 0, outcome.tail()
+    assert (result["action"], result["version"]) == ("reload", DRIVER)
+    assert result["actions"][0] == "stop nvidia-persistenced.service" and result["actions"][-1] == "start nvidia-persistenced.service"
+    assert {"unload " + name for name in before} <= set(result["actions"]) and boot_id(node) == boot
+    assert assert_runs(node, OLD) == before
+
+
+def test_the_hold_of_the_kernel_is_as_old_as_it_is(node):
+    """The same holds, noted forty days ago."""
+    kernel = node.check_output("uname -r")
+    record = "/var/lib/gpufleet/kernel-holds.json"
+    noted = json.loads(node.check_output("cat " + record))
+    early = json.dumps({name: dict(item, since=item["since"] - 40 * 24 * 3600) for name, item in noted.items()})
+    node.run_expect([0], "cp -p %s /root/record && echo '%s' > %s" % (record, early, record))
+    try:
+        outcome, result = scenario.ask("deb13-1", "kernel_packages")
+    finally:
+        node.run_expect([0], "mv /root/record " + record)
+    assert outcome.rc == 0 and result["changed"] is False and result["held_days"] == 40
+    assert result["kernels"]["running"] == kernel and result["kernels"]["next_boot"] == kernel
+    assert {"linux-image-" + kernel, "linux-headers-" + kernel, "linux-image-amd64", "linux-headers-amd64"} <= {row["package"] for row in result["holds"]}
 
 
 def test_a_driver_that_exists_in_name_only_is_refused(node, run, unchanged):
@@ -81,10 +108,12 @@ def test_bringing_up_does_not_go_back_by_itself(node, run, boot_id):
     assert boot_id(node) == boot
 
 
-def test_rollback_goes_back_to_the_very_packages(node, run, artifacts, boot_id):
+def test_rollback_goes_back_to_the_very_packages_without_a_mirror_or_an_archive_of_the_controller(node, run, artifacts, boot_id, tmp_path):
     boot = boot_id(node)
-    outcome = run("gpufleet.lifecycle.rollback", OLD, rollback_hosts="deb13-1")
+    with scenario.no_mirror(node, "nvidia-kernel-dkms"):
+        outcome = run("gpufleet.lifecycle.rollback", OLD, rollback_hosts="deb13-1", nvidia_driver_tree_dir=str(tmp_path))
     assert (outcome.rc, outcome.failed) == (0, {}), outcome.tail(80)
+    assert [path.name for path in tmp_path.iterdir()] in ([], [".claims"]), "nothing was compiled"
     assert boot_id(node) != boot
     assert_runs(node, OLD)
     report = json.loads((artifacts / "rollouts" / ("rollback-upgrade-" + NEW) / "report.json").read_text())

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from ._driver import lock
+
 ARGUMENT_SPEC = dict(
     version=dict(type="str"),
     flavour=dict(type="str", choices=["auto", "proprietary", "open"], default="proprietary"),
@@ -32,9 +34,7 @@ ARGUMENT_SPEC = dict(
     min_free_mib=dict(type="int", default=512),
     require=dict(type="list", elements="str", choices=["gpu", "headers"], default=[]),
     repository_ready=dict(type="bool", default=True),
-    lock_timeout_s=dict(type="int", default=600),
     apt_lock_timeout_s=dict(type="int", default=300),
     timeout_s=dict(type="int", default=3600),
-    rollout_id=dict(type="str"),
-    step=dict(type="str"),
+    **lock.ARGUMENTS
 )

@@ -9,6 +9,8 @@ Private to the collection: it may change at any time.
 
 from __future__ import annotations
 
+from ._driver import lock
+
 
 def _locked():
     return {
@@ -39,9 +41,7 @@ ARGUMENT_SPEC = dict({
     "settings": {"type": "list", "elements": "str", "choices": sorted(VALUES_SPEC)},
     "processes": {"type": "str", "choices": ["refuse", "allow"], "default": "refuse"},
     "timeout_s": {"type": "int", "default": 60},
-    "lock_timeout_s": {"type": "int", "default": 600},
-    "rollout_id": {"type": "str"},
-    "step": {"type": "str"},
+    **lock.ARGUMENTS,
 }, **VALUES_SPEC)
 # What the action plugin gives the module beside them.
 INTERNAL_SPEC = {

@@ -20,6 +20,7 @@ description:
   - Needs root (C(become)).
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
+  - gpufleet.lifecycle._node_lock
 attributes:
   check_mode:
     support: full
@@ -31,16 +32,6 @@ options:
     type: str
   driver_version:
     description: The driver version whose module has to be there for that kernel.
-    type: str
-  lock_timeout_s:
-    description: Seconds to wait for the node's lock. The task fails after them and names the holder.
-    type: int
-    default: 600
-  rollout_id:
-    description: Written into the lock, for whoever has to wait for it.
-    type: str
-  step:
-    description: Written into the lock, for whoever has to wait for it.
     type: str
 seealso:
   - module: gpufleet.lifecycle.kernel_packages
@@ -101,9 +92,7 @@ def main():
         argument_spec=dict(
             kernel=dict(type="str"),
             driver_version=dict(type="str"),
-            lock_timeout_s=dict(type="int", default=600),
-            rollout_id=dict(type="str"),
-            step=dict(type="str"),
+            **lock.ARGUMENTS,
         ),
         supports_check_mode=True,
     )

@@ -34,6 +34,7 @@ attributes:
     support: full
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
+  - gpufleet.lifecycle._node_lock
   - gpufleet.lifecycle._dkms_archives
 options:
   name:
@@ -100,12 +101,6 @@ options:
     type: int
     default: 600
     aliases: [lock_timeout]
-  rollout_id:
-    description: Written into the lock, for whoever has to wait for it.
-    type: str
-  step:
-    description: Written into the lock, for whoever has to wait for it.
-    type: str
 notes:
   - Other versions of the module are listed in RV(stale) and are not removed; O(state=built) only takes them off the kernels that it installs for, unless
     O(remove_stale=true).
@@ -301,9 +296,7 @@ def main():
             remove_stale=dict(type="bool", default=False),
             force=dict(type="bool", default=False),
             build_timeout_s=dict(type="int", default=3600),
-            lock_timeout_s=dict(type="int", default=600, aliases=["lock_timeout"]),
-            rollout_id=dict(type="str"),
-            step=dict(type="str"),
+            **dict(lock.ARGUMENTS, lock_timeout_s=dict(lock.ARGUMENTS["lock_timeout_s"], aliases=["lock_timeout"])),
         ),
         required_if=[("state", "exported", ["export_dir"]), ("state", "imported", ["import_files"]), ("state", "prepared", ["name"])],
         supports_check_mode=True,

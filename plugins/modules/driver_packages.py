@@ -37,6 +37,7 @@ attributes:
     platforms: Debian, Ubuntu, RHEL, Rocky Linux
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
+  - gpufleet.lifecycle._node_lock
   - gpufleet.lifecycle._driver_set
 options:
   version:
@@ -100,11 +101,6 @@ options:
         unknown version is RV(resolvable=false) then, and not a failure.
     type: bool
     default: true
-  lock_timeout_s:
-    description:
-      - Seconds to wait for the node's lock.
-    type: int
-    default: 600
   apt_lock_timeout_s:
     description:
       - Seconds to wait for the package manager's own locks.
@@ -115,12 +111,6 @@ options:
       - Seconds after which a package command is given up.
     type: int
     default: 3600
-  rollout_id:
-    description: Recorded in the node's lock, for whoever waits for it.
-    type: str
-  step:
-    description: Recorded in the node's lock.
-    type: str
 seealso:
   - module: gpufleet.lifecycle.dkms_module
   - module: gpufleet.lifecycle.driver_audit

@@ -26,6 +26,7 @@ description:
   - Needs root (C(become)).
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
+  - gpufleet.lifecycle._node_lock
 attributes:
   check_mode:
     support: full
@@ -82,16 +83,6 @@ options:
     description: Seconds that stopping or starting one service may take.
     type: int
     default: 900
-  lock_timeout_s:
-    description: Seconds to wait for the node's lock. The task fails after them and names the holder.
-    type: int
-    default: 600
-  rollout_id:
-    description: Written into the lock, for whoever has to wait for it.
-    type: str
-  step:
-    description: Written into the lock, for whoever has to wait for it.
-    type: str
 seealso:
   - module: gpufleet.lifecycle.driver_audit
   - module: gpufleet.lifecycle.driver_packages
@@ -247,9 +238,7 @@ def main():
             reboot_timeout=dict(type="int", default=1800),
             settle_s=dict(type="float", default=5),
             stop_timeout_s=dict(type="int", default=900),
-            lock_timeout_s=dict(type="int", default=600),
-            rollout_id=dict(type="str"),
-            step=dict(type="str"),
+            **lock.ARGUMENTS,
         ),
         supports_check_mode=True,
     )

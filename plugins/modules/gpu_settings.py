@@ -22,6 +22,7 @@ description:
   - It has run on the project's simulator so far and on no real GPU.
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
+  - gpufleet.lifecycle._node_lock
 attributes:
   check_mode:
     support: full
@@ -136,16 +137,6 @@ options:
       - The longest time in seconds to wait for NVML, each for reading, setting and reading back.
     type: int
     default: 60
-  lock_timeout_s:
-    description: Seconds to wait for the node's lock. The task fails after them and names the holder. In check mode the lock is not needed.
-    type: int
-    default: 600
-  rollout_id:
-    description: Written into the lock, for whoever has to wait for it.
-    type: str
-  step:
-    description: Written into the lock, for whoever has to wait for it.
-    type: str
   binding_digest:
     description:
       - Set by the action plugin, not for playbooks.

@@ -19,6 +19,7 @@ description:
   - Knows apt and dnf. Needs root (C(become)).
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
+  - gpufleet.lifecycle._node_lock
 attributes:
   check_mode:
     support: full
@@ -56,10 +57,6 @@ options:
     description: Keep unattended-upgrades, and dnf-automatic where it is installed, from these packages.
     type: bool
     default: true
-  lock_timeout_s:
-    description: Seconds to wait for the node's lock. The task fails after them and names the holder.
-    type: int
-    default: 600
   apt_lock_timeout_s:
     description: Seconds to wait for the lock of the package manager.
     type: int
@@ -68,12 +65,6 @@ options:
     description: Seconds that one command of the package manager may take.
     type: int
     default: 3600
-  rollout_id:
-    description: Written into the lock, for whoever has to wait for it.
-    type: str
-  step:
-    description: Written into the lock, for whoever has to wait for it.
-    type: str
 seealso:
   - module: gpufleet.lifecycle.boot_kernel
   - module: gpufleet.lifecycle.driver_packages
@@ -164,11 +155,9 @@ def main():
             patterns=dict(type="list", elements="str"),
             pin=dict(type="bool", default=True),
             exclude_unattended=dict(type="bool", default=True),
-            lock_timeout_s=dict(type="int", default=600),
             apt_lock_timeout_s=dict(type="int", default=300),
             timeout_s=dict(type="int", default=3600),
-            rollout_id=dict(type="str"),
-            step=dict(type="str"),
+            **lock.ARGUMENTS,
         ),
         required_if=[("state", state, ["kernel"]) for state in NAMING],
         supports_check_mode=True,

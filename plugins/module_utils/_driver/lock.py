@@ -15,6 +15,8 @@ import os
 import signal
 import time
 
+# The options of every module that takes it; the fragment _node_lock documents them.
+ARGUMENTS = {"lock_timeout_s": {"type": "int", "default": 600}, "rollout_id": {"type": "str"}, "step": {"type": "str"}}
 DEFAULT_PATH = "/run/gpufleet.lock"
 POLL_S = 0.5
 

@@ -1,0 +1,24 @@
+# -*- coding: utf-8 -*-
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What every module says that works on a node under its lock. Private to the collection: it may change at any time."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    # _driver.lock.ARGUMENTS
+    DOCUMENTATION = r"""
+options:
+  lock_timeout_s:
+    description: Seconds to wait for the node's lock. The task fails after them and names the holder. In check mode the lock is not needed.
+    type: int
+    default: 600
+  rollout_id:
+    description: Written into the lock, for whoever has to wait for it.
+    type: str
+  step:
+    description: Written into the lock, for whoever has to wait for it.
+    type: str
+"""

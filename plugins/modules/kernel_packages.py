@@ -35,6 +35,7 @@ options:
       free: Nothing of this module's keeps them.
       staged: The packages of O(kernel) and its headers are installed beside the others, and the kernel that runs is the default of the boot loader
         before and after it. M(gpufleet.lifecycle.boot_kernel) makes the new one the default. What was installed is held, too.
+        What the headers depend on and the node does not have comes with them, and is told; a package that is there and not the kernel's is not changed.
       followed: The metapackages, such as C(linux-image-amd64), are those of O(kernel), which has to boot next. Those that stand for another one keep
         its packages installed, and a report would count the update to this one as kept out. Nothing is done where none stands for it.
       removed: The packages of O(kernel) are not there. The kernel that runs, and the one that boots next, are never removed.

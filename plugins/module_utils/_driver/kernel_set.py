@@ -118,10 +118,17 @@ def render_unattended(patterns):
     return "\n".join(lines + ['    "^%s";' % pattern for pattern in patterns] + ["};", ""])
 
 
+def besides(transaction, patterns, manager):
+    """Packages that a transaction brings anew and that are no kernel's: what the headers of a kernel depend on."""
+    allowed = list(patterns) + [TOOLS[manager]]
+    return sorted(item["name"] for item in transaction["install"] if not is_kernel(item["name"], allowed))
+
+
 def staging_refusals(transaction, wanted, patterns, manager):
-    """What a transaction that brings a kernel must not do: change another package, or remove one."""
+    """What a transaction that brings a kernel must not do: change a package that is there and not the kernel's, bring one of the driver, or remove one."""
     allowed, lines = list(patterns) + [TOOLS[manager]], []
-    changed = sorted(item["name"] for kind in CHANGES for item in transaction[kind] if not is_kernel(item["name"], allowed))
+    changed = sorted(item["name"] for kind in CHANGES for item in transaction[kind]
+                     if not is_kernel(item["name"], allowed) and (kind != "install" or re.match(DRIVER, item["name"])))
     replaced = sorted(item["name"] for kind in ("upgrade", "downgrade") for item in transaction[kind] if is_kernel(item["name"], patterns))
     removed = sorted(item["name"] for item in transaction["remove"])
     brought = set(item["name"] for kind in CHANGES for item in transaction[kind])

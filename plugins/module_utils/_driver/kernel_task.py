@@ -91,9 +91,12 @@ class Task:
         refusals = kernel_set.staging_refusals(transaction, wanted, self.patterns, self.manager.name)
         if refusals:
             raise Refused("kernel %s is not staged: %s. Next step: look at what these packages depend on" % (self.params["kernel"], "; ".join(refusals)))
-        running = self.uname().release
+        running, bringing = self.uname().release, ", ".join(sorted(wanted))
+        besides = kernel_set.besides(transaction, self.patterns, self.manager.name)
+        if besides:
+            bringing += " and, new on this node, what they depend on: " + ", ".join(besides)
         if not acting:
-            self.actions += ["keep kernel %s the default" % running, "install %s" % ", ".join(sorted(wanted))]
+            self.actions += ["keep kernel %s the default" % running, "install " + bringing]
             return None
         # Before the package's script makes a new menu, in which the newest kernel comes first.
         if boot_default.act(self.root, self.runner, running, self.uname):
@@ -101,7 +104,7 @@ class Task:
         try:
             # The module is imported or built by the step that follows, and not in the middle of the transaction.
             self.manager.change(arguments, options=self.manager.deferred_dkms_options())
-            self.actions.append("installed %s" % ", ".join(sorted(wanted)))
+            self.actions.append("installed " + bringing)
         finally:
             self.hold(self.manager.installed(), True)
             if boot_default.act(self.root, self.runner, running, self.uname):
@@ -184,8 +187,10 @@ class Task:
             raise Refused("kernel %s is not removed: %s stand for it. Next step: let them follow the kernel that boots next (kernel_packages with "
                           "state=followed and kernel=%s)" % (release, ", ".join(bound), found["next_boot"]))
         if names:
-            users = kernel_set.staging_refusals(dict(self.manager.simulate(names, action="remove"), remove=[]), {}, self.patterns, self.manager.name)
-            gone = [item["name"] for item in self.manager.simulate(names, action="remove")["remove"] if not kernel_set.is_kernel(item["name"], self.patterns)]
+            transaction = self.manager.simulate(names, action="remove")
+            users = kernel_set.staging_refusals(dict(transaction, remove=[]), {}, self.patterns, self.manager.name)
+            users += ["the transaction would install %s" % name for name in kernel_set.besides(transaction, self.patterns, self.manager.name)]
+            gone = [item["name"] for item in transaction["remove"] if not kernel_set.is_kernel(item["name"], self.patterns)]
             if users or gone:
                 raise Refused("kernel %s is not removed: %s. Next step: look at what needs its packages" % (
                     release, "; ".join(users + (["these would go with it: %s" % ", ".join(gone)] if gone else []))))

@@ -208,6 +208,18 @@ def test_a_staging_that_would_do_something_else(node, also, words):
     assert node.log == []
 
 
+def test_what_the_headers_depend_on_comes_with_them_and_is_told(node):
+    """As the headers of a backported kernel need pahole."""
+    node.also = {"install": "pahole"}
+    told = " and, new on this node, what they depend on: pahole"
+    assert [line for line in node.run("staged", acting=False)["actions"] if line.endswith(told)] and node.log == []
+    assert [line for line in node.run("staged")["actions"] if line.startswith("installed linux-headers-%s" % NEW) and line.endswith(told)]
+    node.log.clear()
+    with pytest.raises(kernel_task.Refused, match="kernel %s is not removed: the transaction would install pahole" % NEW):
+        node.run("removed")
+    assert node.log == []
+
+
 def test_a_staging_that_would_not_bring_it():
     assert kernel_set.staging_refusals(nothing(), {"linux-image-x": "1"}, APT, "apt") == ["the transaction would not bring what was asked for: linux-image-x"]
 

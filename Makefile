@@ -50,7 +50,7 @@ bench: setup ## what reading 8 simulated GPUs costs a node, against ansible.buil
 	@tests/tools/with.sh main python3 -m tests.bench.gpu_info
 
 .PHONY: bench-rollout
-bench-rollout: setup ## how close a rollout over 100 stand-in nodes comes to the shortest time, against waves, in one run of about 25 minutes
+bench-rollout: setup ## how close a rollout over 100 stand-in nodes comes to the shortest time, against waves, in one run of about 75 minutes
 	@tests/tools/with.sh main python3 -m tests.bench.rollout $(ARGS)
 
 .PHONY: bench-memory

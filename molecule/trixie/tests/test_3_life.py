@@ -110,7 +110,7 @@ def test_bringing_up_does_not_go_back_by_itself(node, run, boot_id):
 
 def test_rollback_goes_back_to_the_very_packages_without_a_mirror_or_an_archive_of_the_controller(node, run, artifacts, boot_id, tmp_path):
     boot = boot_id(node)
-    with scenario.no_mirror(node, "nvidia-kernel-dkms"):
+    with scenario.no_mirror(node, "nvidia-driver"):
         outcome = run("gpufleet.lifecycle.rollback", OLD, rollback_hosts="deb13-1", nvidia_driver_tree_dir=str(tmp_path))
     assert (outcome.rc, outcome.failed) == (0, {}), outcome.tail(80)
     assert [path.name for path in tmp_path.iterdir()] in ([], [".claims"]), "nothing was compiled"

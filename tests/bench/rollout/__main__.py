@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How close a rollout comes to the shortest time that its slots allow, and how that compares with waves.
 
-    tests/tools/with.sh main python3 -m tests.bench.rollout [--nodes 100] [--down 10] [--scale 12] [--seed 0] [--model-only] [--tasks]
+    tests/tools/with.sh main python3 -m tests.bench.rollout [--nodes 100] [--down 10] [--scale 4] [--seed 0] [--model-only] [--tasks]
 
 First a model: the gate, the reducer and the plan as they are, driven by a clock that is only a number, for up to 10,000 nodes. Then the
 real playbook over nodes that answer after a SCALEth of the time, three times at once: as it is, with serial and free, and with serial and
@@ -57,7 +57,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--nodes", type=int, default=100, help="nodes of the real playbook (default %(default)s)")
     parser.add_argument("--down", type=int, default=10, help="nodes down at a time (default %(default)s)")
-    parser.add_argument("--scale", type=float, default=12.0, help="what the minutes of a real node are divided by (default %(default)s)")
+    parser.add_argument("--scale", type=float, default=4.0, help="what the minutes of a real node are divided by (default %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the draw of the times (default %(default)s)")
     parser.add_argument("--ways", default="window,serial and free,serial and linear", help="which of them to run")
     parser.add_argument("--model-only", action="store_true", help="leave the real playbook out")

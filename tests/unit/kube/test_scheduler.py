@@ -5,8 +5,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
+import threading
 import time
+import urllib.parse
 
 import pytest
 
@@ -111,6 +115,35 @@ class KubeFleet(Fleet):
         return result, told
 
 
+class Gateway:
+    """A way to the API server that is there as long as OPEN says so; asked at every connection."""
+
+    def __init__(self, plane, is_open):
+        self.server = ("127.0.0.1", urllib.parse.urlsplit(plane.url).port)
+        self.is_open = is_open
+        self.door = socket.create_server(("127.0.0.1", 0))
+        self.url = "https://127.0.0.1:%d" % self.door.getsockname()[1]
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        with contextlib.suppress(OSError):  # the test is over
+            while True:
+                caller = self.door.accept()[0]
+                if not self.is_open():
+                    caller.close()
+                    continue
+                server = socket.create_connection(self.server)
+                for source, target in ((caller, server), (server, caller)):
+                    threading.Thread(target=self.pass_on, args=(source, target), daemon=True).start()
+
+    @staticmethod
+    def pass_on(source, target):
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+
+
 @pytest.fixture(scope="session")
 def modules(tmp_path_factory):
     """The modules as Ansible packed them, for all runs."""
@@ -203,11 +236,58 @@ def test_what_is_in_vain_is_lifted_and_says_why(fleet):
     assert fleet.slurm("budget") == ("IDLE", "", drained) and fleet.state("budget") == (False, None) and fleet.pods("budget") == ["train-budget"]
     assert "2 jobs hold it" in told["jobs"]["failed"] and fleet.slurm("jobs")[2] == drained and fleet.state("jobs") == (False, None)
     assert "pid 4711" in told["busy"]["failed"] and fleet.state("busy") == (False, None)
-    assert told["kept"]["failed"].endswith("It stays drained by us.") and fleet.state("kept") == (True, "by-hand") and owners(told["kept"]) == {KUBE: "ours"}
+    assert told["kept"]["failed"].endswith("It stays drained by us in kubernetes.") and fleet.state("kept") == (True, "by-hand") and owners(told["kept"]) == {KUBE: "ours"}
     assert [(each["pod"], each["budget"]) for each in told["kept"]["blockers"]] == [("train-kept", "keep-kept")]
     assert "schedulable in kubernetes" in told["serving"]["failed"] and "held by 1 " in told["serving"]["failed"]
     assert fleet.state("closed") == (True, "by-hand") and fleet.pods("closed") == ["train-closed"] and not told["closed"]["drained"]
     assert BRINGUP_TAINT in fleet.object("closed")["spec"]["taints"]
+
+
+def test_one_that_does_not_answer_keeps_no_other_from_being_told(fleet):
+    away = {"lift", "mark"}  # their API server goes as soon as Slurm has been told to drain them
+    gateways = []
+    shut = {"gpu_scheduler_drain_timeout": 0, "gpu_scheduler_on_timeout": "keep"}
+    fleet.add("lift", SLURM, KUBE)
+    fleet.add("mark", KUBE, SLURM, variables={"gpu_scheduler_drain_timeout": 3}, jobs=2)
+    fleet.add("shut-k", KUBE, SLURM, variables=dict(shut, gpu_scheduler_kubernetes_kubeconfig="/nowhere/config"))
+    fleet.add("shut-s", SLURM, KUBE, variables=shut, slurm={"away": True})
+    fleet.add("shut", SLURM, KUBE, variables=dict(shut, gpu_scheduler_kubernetes_kubeconfig="/nowhere/config"), slurm={"away": True})
+    fleet.add("back", KUBE, SLURM, variables={"entries": ["drain", "resume"]}, slurm={"refuses": "resume"})
+    for name in fleet.names:
+        fleet.variables[name].setdefault("entries", ["drain"])
+    for name in sorted(away):
+        gateways.append(Gateway(fleet.world.plane, lambda name=name: name not in away or not fleet.slurm(name)[2]))
+        path = fleet.world.plane.kubeconfig("gateway-" + name, fleet.world.plane.tokens[LIFECYCLE], gateways[-1].url)
+        fleet.variables[name]["gpu_scheduler_kubernetes_kubeconfig"] = str(path)
+    told = fleet.take()[1]
+    failed = {node: each["resume" if node == "back" else "drain"].get("failed", "") for node, each in told.items()}
+    drained, back = ["drain gpufleet:by-hand GPU maintenance"], ["drain gpufleet:by-hand GPU maintenance", "resume"]
+
+    # What could be lifted is lifted, and the rest is named.
+    assert fleet.slurm("lift") == ("IDLE", "", back) and fleet.state("lift") == (False, None)
+    assert "does not answer" in failed["lift"] and "Not lifted in kubernetes: " in failed["lift"] and "the next run lifts it" in failed["lift"], failed["lift"]
+    assert fleet.slurm("mark") == ("IDLE", "", back) and fleet.state("mark") == (True, "by-hand")
+    assert "2 jobs hold it" in failed["mark"] and "Not lifted in kubernetes: " in failed["mark"] and "in slurm" not in failed["mark"], failed["mark"]
+    # Closed wherever somebody answers, and the others are named.
+    assert fleet.slurm("shut-k")[2] == drained and fleet.state("shut-s") == (True, "by-hand")
+    assert failed["shut-k"].startswith("not closed in kubernetes: ") and "/nowhere/config" in failed["shut-k"] and "slurm: " not in failed["shut-k"]
+    assert failed["shut-s"].startswith("not closed in slurm: ") and "slurmctld does not answer" in failed["shut-s"]
+    assert failed["shut-k"].endswith("It stays drained by us in slurm.") and failed["shut-s"].endswith("It stays drained by us in kubernetes.")
+    assert "slurm: n-shut: slurmctld does not answer" in failed["shut"] and "kubernetes: " in failed["shut"] and "stays" not in failed["shut"]
+    # Taken back by whoever answers, and not said to be back.
+    assert fleet.state("back") == (False, None) and fleet.slurm("back")[0] == "IDLE+DRAIN" and owners(told["back"]["drain"]) == {KUBE: "ours", SLURM: "ours"}
+    assert failed["back"].startswith("not taken back by slurm: n-back: slurmctld does not answer") and "kubernetes has it back" in failed["back"]
+
+    # The next run finishes it.
+    away.clear()
+    fleet.names = ["mark", "back"]
+    for name in fleet.names:
+        fleet.variables[name]["entries"] = ["drain", "resume"]
+    fleet.change("mark", jobs=0)
+    fleet.change("back", slurm=dict(fleet.read("back")["slurm"], refuses=""))
+    told = fleet.take()[1]
+    for name in fleet.names:
+        assert fleet.state(name) == (False, None) and fleet.slurm(name)[0] == "IDLE" and "failed" not in told[name]["resume"]
 
 
 def test_an_upgrade_of_a_mixed_fleet_whose_first_controller_dies(fleet):

@@ -119,6 +119,9 @@ def _place(probe, to_version, before, going_on):
     elif before is not None and before.state in state.IN_FLIGHT:
         entry.update(suspect=True)
         entry["from"] = before.from_version or present
+    elif before is not None and present == to_version and state.not_taken_back(before):
+        entry.update(suspect=True, again="its schedulers did not take it back")
+        entry["from"] = before.from_version or present
     elif going_on and before is not None and before.state == "skipped" and before.order:
         entry.update(state="skipped", reason=before.reason, order=before.order)
     elif probe.error:
@@ -129,7 +132,7 @@ def _place(probe, to_version, before, going_on):
         entry.update(_there(to_version, before))
     elif mine and going_on:
         entry.update(state=before.state, reason=before.reason, kept=True)
-    elif mine:
+    elif mine or before is not None and state.kept_out(before):
         entry.update(again="%s, %s" % (before.state, before.reason))
     if entry["state"] in state.FAILED:
         entry["failure"], entry["signature"] = _blame(entry["state"], before)
@@ -372,7 +375,7 @@ def describe(plan, rollout_id, node_s=0):
                 " (%s)" % ", ".join(node["domains"].values()) if node["domains"] else "",
                 node["from"] or "unknown",
                 node["to"],
-                ", was in flight when its controller died" if node.get("suspect") else "",
+                ", was in flight when its controller died" if node.get("suspect") and not node.get("again") else "",
                 ", canary" if node.get("canary") else "",
                 ", wave %d" % limits.wave_of(policy["waves"], number - 1)[0] if policy["waves"] else "",
                 ", tried again after: %s" % node["again"] if node.get("again") else "",

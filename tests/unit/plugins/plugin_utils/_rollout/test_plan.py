@@ -67,6 +67,38 @@ def test_nodes_left_in_flight_go_first_whatever_is_on_them(value, version, error
     assert made.nodes["z-r9"]["from"] == "1.0"
 
 
+KEPT_OUT = [state.Step("drain", "t"), state.Step("stop", "t"), state.Step("validate", "t"), state.Step("return", "t")]
+
+
+@pytest.mark.parametrize(
+    "version, steps, marker, finished, planned, taken_up, again",
+    [
+        # It had leave to serve with the version: it only has to serve.
+        ("2.0", KEPT_OUT, "", "t", "validating", True, "its schedulers did not take it back"),
+        ("2.0", KEPT_OUT, "", None, "validating", True, "its schedulers did not take it back"),
+        ("2.0", KEPT_OUT + [state.Step("soak", "t")], "", "t", "validating", True, "its schedulers did not take it back"),
+        # Somebody else changed it since, or it was put back: it goes as any other, whether or not its run ended.
+        ("1.0", KEPT_OUT, "", "t", "pending", False, "quarantined, they said no"),
+        ("1.0", KEPT_OUT + [state.Step("rollback_install", "t")], "", None, "pending", False, "quarantined, they said no"),
+        ("1.0", KEPT_OUT[:1], "", "t", "pending", False, "quarantined, they said no"),
+        ("2.0", KEPT_OUT[:1], "", "t", "skipped", False, None),
+        # A marker says that it is broken.
+        ("2.0", KEPT_OUT, "a marker", "t", "quarantined", False, None),
+        ("2.0", KEPT_OUT + [state.Step("quarantine", "t")], "", "t", "skipped", False, None),
+        ("1.0", KEPT_OUT + [state.Step("quarantine", "t")], "", "t", "pending", False, None),
+    ],
+)
+def test_a_node_that_its_schedulers_kept_out(version, steps, marker, finished, planned, taken_up, again):
+    left = state.Node("a", state="quarantined", from_version="1.0", to_version="2.0", failure=state.HARD, reason="they said no", steps=list(steps))
+    made = plan.build("2.0", [Probe("a", version=version, quarantined=marker)], POLICY, previous=story(left, finished=finished))
+    view = state.apply(story(left, finished=finished), dict(plan.event(made, "r"), event="plan", run="2", time="t"))
+    node = view.nodes.get("a")
+    assert (node.state, node.suspect, made.nodes["a"].get("again")) == (planned, taken_up, again)
+    if taken_up:
+        assert node.reason == "they said no" and state.reached([step.name for step in node.steps]) == state.SERVING and made.nodes["a"]["from"] == "1.0"
+        assert "died" not in "".join(plan.describe(made, "r"))
+
+
 @pytest.mark.parametrize(
     "arguments, words",
     [

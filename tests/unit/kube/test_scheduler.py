@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import socket
 import threading
 import time
@@ -60,6 +61,16 @@ ENTRY = """
       marks: "{{ gpu_scheduler_mark | default({}) }}"
       blockers: "{{ gpu_scheduler_blockers | default([]) }}"
 """
+NOTHING = """
+- name: Leave this machine as it is
+  ansible.builtin.meta: noop
+"""
+DRIVER = """
+- name: Install the driver on the stub node
+  gpufleet.lifecycle.driver_packages:
+    version: "{{ nvidia_driver_version }}"
+    state: present
+"""
 
 
 class KubeFleet(Fleet):
@@ -101,6 +112,19 @@ class KubeFleet(Fleet):
         found = self.object(name)
         text = found["metadata"].get("annotations", {}).get(MARK)
         return found["spec"].get("unschedulable", False), text and json.loads(text)["token"]
+
+    def leave_out(self, *roles, driver):
+        """What bringup.yml does to a machine: nothing, but for the driver, which is the stub node's. Its order and what the schedulers are told is real."""
+        for name in roles + (driver,):
+            role = self.collection / "roles" / name
+            if role.is_symlink():
+                role.unlink()
+            (role / "tasks").mkdir(parents=True, exist_ok=True)
+            (role / "tasks" / "main.yml").write_text(DRIVER if name == driver else NOTHING)
+
+    def changed(self, result, name):
+        """How many tasks changed the node."""
+        return int(re.search(r"^%s +: .*changed=(\d+)" % re.escape(name), result.output, re.MULTILINE).group(1))
 
     def take(self):
         """The entry points of every node, and what each told: {node: {entry point: facts}}."""
@@ -288,6 +312,49 @@ def test_one_that_does_not_answer_keeps_no_other_from_being_told(fleet):
     told = fleet.take()[1]
     for name in fleet.names:
         assert fleet.state(name) == (False, None) and fleet.slurm(name)[0] == "IDLE" and "failed" not in told[name]["resume"]
+
+
+def test_a_new_node_is_closed_in_kubernetes_until_it_is_proven(fleet):
+    fleet.leave_out("kernel_hold", "nvidia_repository", "nvidia_persistenced", driver="nvidia_driver")
+    new = dict(loaded=None, disk=None, running=[], variables={"gpu_scheduler_kubernetes_class": "training", "gpu_scheduler_kubernetes_labels": {"rack": "r1"}})
+    fleet.add("good", KUBE, **dict(new, waits_at=["health baseline"]))
+    fleet.add("sick", KUBE, **dict(new, sick_with=[NEW]))
+    fleet.add("mute", KUBE, **dict(new, variables={"gpu_scheduler_kubernetes_kubeconfig": "/nowhere/config"}))
+    before = fleet.object("good")["spec"]["taints"]
+    process = fleet.start("bringup", *fleet.arguments, nvidia_driver_version=NEW)
+    try:
+        fleet.world.wait(lambda: "waits" in fleet.read("good")["log"], 300)
+        # Its driver runs, and nobody has looked yet whether it is well.
+        assert fleet.read("good")["loaded"] == NEW and fleet.state("good") == (True, "bringup")
+        assert [taint for taint in fleet.object("good")["spec"]["taints"] if "timeAdded" not in taint] == before + [GPU_TAINT, BRINGUP_TAINT]
+        assert "gpufleet.lifecycle/gpu-model" not in fleet.object("good")["metadata"].get("labels", {})
+        fleet.change("good", waits_at=[])
+        assert process.wait(timeout=300) == 2
+    finally:
+        process.kill()
+        process.wait()
+        process.log.seek(0)
+        output = process.log.read()
+        process.log.close()
+    assert fleet.state("good") == (False, None) and fleet.object("good")["spec"]["taints"] == before + [GPU_TAINT]
+    labels = fleet.object("good")["metadata"]["labels"]
+    assert {key: labels.get(key) for key in LABELS} == LABELS and labels["gpufleet.lifecycle/driver-version"] == NEW
+    assert "good: driver 2.0.1, 2 GPUs, pass (simulated GPUs)" in output
+
+    assert fleet.state("sick") == (True, "bringup") and BRINGUP_TAINT in fleet.object("sick")["spec"]["taints"]
+    assert "gpufleet.lifecycle/gpu-model" not in fleet.object("sick")["metadata"].get("labels", {})
+    assert "sick was not brought up: GPU 3 does not answer with driver 2.0.1 It stays closed for work in kubernetes until a run has proven it." in output
+    assert "/nowhere/config does not exist" in output and fleet.read("mute")["log"] == [] and fleet.state("mute") == (False, None), "it is told before anything"
+
+    # Another run changes nothing on what was proven, and opens what has been mended.
+    fleet.names.remove("mute")
+    fleet.change("sick", sick_with=[])
+    proven = fleet.object("good")["metadata"]["resourceVersion"], fleet.read("good")
+    result = fleet.run("bringup", *fleet.arguments, nvidia_driver_version=NEW)
+    assert result.rc == 0 and fleet.changed(result, "good") == 0
+    assert (fleet.object("good")["metadata"]["resourceVersion"], fleet.read("good")) == proven
+    assert fleet.state("sick") == (False, None) and fleet.object("sick")["spec"]["taints"] == before + [GPU_TAINT]
+    assert fleet.object("sick")["metadata"]["labels"]["gpufleet.lifecycle/driver-version"] == NEW
 
 
 def test_an_upgrade_of_a_mixed_fleet_whose_first_controller_dies(fleet):

@@ -29,6 +29,51 @@ def test_failure_domains_take_turns_and_numbers_sort_as_numbers():
     assert made.order == ["g-r1-1", "g-r2-1", "g-r3-1", "g-r1-2", "g-r1-10"]
 
 
+LOADS = {"i": False, "u": None, "w": True}
+
+
+@pytest.mark.parametrize(
+    "loads, expected",
+    [
+        # The first letter is the rack, the last the load: idle, unknown, at work.
+        ("a1w a2i", "a2i a1w"),
+        ("a1w a2u a3i", "a3i a2u a1w"),
+        ("a1i a2i a3i", "a1i a2i a3i"),
+        ("a1w a2w a3w", "a1w a2w a3w"),
+        ("a1w a2i a3w a4i", "a2i a4i a1w a3w"),
+        # Racks keep their turns, whoever is idle in the other one.
+        ("a1w a2w b1i b2i", "a1w b1i a2w b2i"),
+        ("a1w a2i b1w b2i", "a2i b2i a1w b1w"),
+        ("a1w a2w a3i b1i", "a3i b1i a1w a2w"),
+    ],
+)
+def test_idle_nodes_go_first_where_the_order_is_free(loads, expected):
+    def made(text, **more):
+        found = [Probe(name, version="1.0", domains={"rack": name[0]}, at_work=LOADS[name[-1]]) for name in text.split()]
+        return plan.build("2.0", found, more.pop("policy", POLICY), **more)
+
+    one = made(loads)
+    assert one.order == expected.split() == made(" ".join(reversed(loads.split()))).order, "whatever the order in which they are told"
+    assert {name: node["load"] for name, node in one.nodes.items()} == {name: {"i": "idle", "u": "", "w": "at work"}[name[-1]] for name in loads.split()}
+    for name in one.order:
+        word = {"i": ", idle", "u": "2.0", "w": ", at work"}[name[-1]]
+        assert [line for line in plan.describe(one, "r") if " %s (" % name in line][0].endswith(word)
+
+
+def test_no_job_that_begins_or_ends_makes_a_plan_another_one():
+    def made(*at_work, **more):
+        found = [Probe("abcd"[number], version="1.0", at_work=work) for number, work in enumerate(at_work)]
+        return plan.build("2.0", found, more.pop("policy", POLICY), **more)
+
+    quiet, busy = made(False, False, False, False), made(True, None, False, True)
+    assert busy.order == ["c", "b", "a", "d"] and quiet.order == ["a", "b", "c", "d"] and busy.sha256 == quiet.sha256
+    # Canaries, and nodes that are taken up again, keep their places; a node stays in its wave.
+    assert made(True, True, False, False, canaries=["b"]).order == ["b", "c", "d", "a"]
+    assert made(False, False, False, True, previous=story(state.Node("d", "down"))).order == ["d", "a", "b", "c"]
+    waves = limits.complete({"waves": [2, 2]}, 4)
+    assert made(True, False, True, False, policy=waves).order == ["b", "a", "d", "c"]
+
+
 def test_canaries_go_first_in_the_order_given():
     made = plan.build("2.0", probes("g-r1-1", "g-r1-2", "g-r2-1"), POLICY, canaries=["g-r2-1", "g-r1-2"])
     assert made.order == ["g-r2-1", "g-r1-2", "g-r1-1"]

@@ -190,8 +190,8 @@ def ahead(other, minutes):
 def test_a_clock_that_differs_is_told_before_anything_is_drained(host, ask):
     other = testinfra.get_host("ssh://slurm-2", ssh_config=str(SSH_CONFIG), sudo=True)
     with ahead(other, 20):
-        dummy, result = ask(on="slurm-2", state="drained")
-    assert result["failed"] and result["trouble"] == "auth" and "their clocks differ by minutes" in result["msg"]
+        outcome, result = ask(on="slurm-2", state="drained")
+    assert outcome.rc == 2 and result.get("trouble") == "auth" and "their clocks differ by minutes" in result["msg"], result
     assert "log of slurmctld says which it is" in result["msg"] and "Rewound credential" in host.check_output("journalctl -q -u slurmctld --since=-2min")
     assert state(host) == "IDLE"
     outcome, result = ask(on="slurm-2", state="drained")

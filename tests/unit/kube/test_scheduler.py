@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shutil
 import socket
 import threading
 import time
@@ -121,6 +122,10 @@ class KubeFleet(Fleet):
                 role.unlink()
             (role / "tasks").mkdir(parents=True, exist_ok=True)
             (role / "tasks" / "main.yml").write_text(DRIVER if name == driver else NOTHING)
+        role = self.collection / "roles" / "gpu_scheduler"
+        role.unlink()
+        shutil.copytree(collection.ROOT / "roles" / "gpu_scheduler", role)
+        (role / "tasks" / "slurm" / "join.yml").write_text(NOTHING)
 
     def changed(self, result, name):
         """How many tasks changed the node."""
@@ -291,6 +296,7 @@ def test_one_that_does_not_answer_keeps_no_other_from_being_told(fleet):
     # What could be lifted is lifted, and the rest is named.
     assert fleet.slurm("lift") == ("IDLE", "", back) and fleet.state("lift") == (False, None)
     assert "does not answer" in failed["lift"] and "Not lifted in kubernetes: " in failed["lift"] and "the next run lifts it" in failed["lift"], failed["lift"]
+    assert owners(told["lift"]["drain"]) == {SLURM: "none", KUBE: "unknown"}, "nobody saw how it is there"
     assert fleet.slurm("mark") == ("IDLE", "", back) and fleet.state("mark") == (True, "by-hand")
     assert "2 jobs hold it" in failed["mark"] and "Not lifted in kubernetes: " in failed["mark"] and "in slurm" not in failed["mark"], failed["mark"]
     # Closed wherever somebody answers, and the others are named.
@@ -315,12 +321,33 @@ def test_one_that_does_not_answer_keeps_no_other_from_being_told(fleet):
         assert fleet.state(name) == (False, None) and fleet.slurm(name)[0] == "IDLE" and "failed" not in told[name]["resume"]
 
 
+def test_a_drain_that_cannot_be_lifted_is_lifted_by_the_next_run(fleet):
+    away = ["a1"]
+    fleet.add("a1", KUBE, SLURM, variables={"gpu_scheduler_drain_timeout": 3, "gpu_node_upgrade_gate_patience": 1}, jobs=1)
+    gateway = Gateway(fleet.world.plane, lambda: not away or not fleet.slurm("a1")[2])
+    path = fleet.world.plane.kubeconfig("gateway-a1", fleet.world.plane.tokens[LIFECYCLE], gateway.url)
+    fleet.variables["a1"]["gpu_scheduler_kubernetes_kubeconfig"] = str(path)
+    drain = "drain gpufleet:%s driver %s" % (ID, NEW)
+    result = fleet.run("upgrade", *fleet.arguments)
+    reason = result.report["nodes"]["a1"]["reason"]
+    assert result.rc == 2 and result.states == {"a1": "quarantined"} and fleet.touched() == [], "it holds its down slot: somebody keeps it out of service"
+    assert reason.startswith("n-a1 is not empty in Slurm after 3 s") and "It was not taken back by kubernetes: " in reason
+    assert reason.endswith("slurm has it back. The next run takes it anew."), reason
+    assert fleet.slurm("a1") == ("IDLE", "", [drain, "resume"]) and fleet.state("a1") == (True, ID)
+    away.clear()
+    fleet.change("a1", jobs=0)
+    result = fleet.run("upgrade", *fleet.arguments)
+    assert result.rc == 0 and result.states == {"a1": "done"}
+    assert fleet.slurm("a1") == ("IDLE", "", [drain, "resume"] * 2) and fleet.state("a1") == (False, None)
+
+
 def test_a_new_node_is_closed_in_kubernetes_until_it_is_proven(fleet):
     fleet.leave_out("kernel_hold", "nvidia_repository", "nvidia_persistenced", driver="nvidia_driver")
     new = dict(loaded=None, disk=None, running=[], variables={"gpu_scheduler_kubernetes_class": "training", "gpu_scheduler_kubernetes_labels": {"rack": "r1"}})
     fleet.add("good", KUBE, **dict(new, waits_at=["health baseline"]))
     fleet.add("sick", KUBE, **dict(new, sick_with=[NEW]))
     fleet.add("mute", KUBE, **dict(new, variables={"gpu_scheduler_kubernetes_kubeconfig": "/nowhere/config"}))
+    fleet.add("both", KUBE, SLURM, **dict(new, slurm={"away": True}))
     before = fleet.object("good")["spec"]["taints"]
     process = fleet.start("bringup", *fleet.arguments, nvidia_driver_version=NEW)
     try:
@@ -346,16 +373,21 @@ def test_a_new_node_is_closed_in_kubernetes_until_it_is_proven(fleet):
     assert "gpufleet.lifecycle/gpu-model" not in fleet.object("sick")["metadata"].get("labels", {})
     assert "sick was not brought up: GPU 3 does not answer with driver 2.0.1 It stays closed for work in kubernetes until a run has proven it." in output
     assert "/nowhere/config does not exist" in output and fleet.read("mute")["log"] == [] and fleet.state("mute") == (False, None), "it is told before anything"
+    # Of two schedulers one was told; nobody opens it there because the other could not be told.
+    assert "not closed in slurm: n-both: slurmctld does not answer" in output and "It stays drained by us in kubernetes." in output
+    assert fleet.state("both") == (True, "bringup") and fleet.read("both")["log"] == []
 
     # Another run changes nothing on what was proven, and opens what has been mended.
     fleet.names.remove("mute")
     fleet.change("sick", sick_with=[])
+    fleet.change("both", slurm={})
     proven = fleet.object("good")["metadata"]["resourceVersion"], fleet.read("good")
     result = fleet.run("bringup", *fleet.arguments, nvidia_driver_version=NEW)
     assert result.rc == 0 and fleet.changed(result, "good") == 0
     assert (fleet.object("good")["metadata"]["resourceVersion"], fleet.read("good")) == proven
     assert fleet.state("sick") == (False, None) and fleet.object("sick")["spec"]["taints"] == before + [GPU_TAINT]
     assert fleet.object("sick")["metadata"]["labels"]["gpufleet.lifecycle/driver-version"] == NEW
+    assert fleet.state("both") == (False, None) and fleet.slurm("both") == ("IDLE", "", ["drain gpufleet:bringup bring-up", "resume"])
 
 
 def test_an_upgrade_of_a_mixed_fleet_whose_first_controller_dies(fleet):

@@ -53,7 +53,9 @@ def probe(name, audit, marker, domains):
     version, package = versions.get("loaded") or versions.get("library"), versions.get("package")
     if package and upstream(package) != version:
         package = None  # another driver is on disk than the one that runs
-    return plan.Probe(name, version=version, package=package, quarantined=quarantined, error=error, domains=domains, stratum=stratum)
+    users = found.get("compute_users")
+    return plan.Probe(name, version=version, package=package, quarantined=quarantined, error=error, domains=domains, stratum=stratum,
+                      at_work=None if users is None else users > 0)
 
 
 def approval(arguments, made):

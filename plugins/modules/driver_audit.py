@@ -145,6 +145,11 @@ audit:
     nouveau_loaded:
       description: Whether C(nouveau) is loaded; V(null) when that cannot be read.
       type: bool
+    compute_users:
+      description:
+        - How often processes have C(nvidia_uvm) open, as everything that runs CUDA has; V(null) when that cannot be read. It says whether the node is
+          at work as cheaply as can be, and not who works there; see M(gpufleet.lifecycle.gpu_info) for that.
+      type: int
     secure_boot:
       description: V(enabled), V(disabled) or V(unknown).
       type: str

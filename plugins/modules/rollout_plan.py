@@ -14,7 +14,8 @@ version_added: 0.1.0
 description:
   - Orders the nodes, leaves out those that are at the target already, and writes the plan into the ledger of the rollout.
   - The order is nodes that were in flight when an earlier controller died, then the canaries, then one node of each failure
-    domain in turn.
+    domain in turn. Of the nodes of one failure domain (and wave) those go first on which nothing computes, as RV(nodes) says (C(load)); what an approval
+    is bound to, RV(sha256), is the order without regard to that.
   - Refuses to start while another live controller runs the same rollout, or another rollout that shares a node with it, and where another rollout
     broke off with one of the nodes in flight.
   - Runs once for all nodes, on the controller. The nodes are not contacted.
@@ -257,7 +258,7 @@ order:
   type: list
   elements: str
 nodes:
-  description: For every node its C(from) and C(to) version, C(domains), C(state) and C(reason).
+  description: For every node its C(from) and C(to) version, C(domains), C(state) and C(reason); for those that go also C(load), V(idle), V(at work) or empty.
   returned: success
   type: dict
 canaries:

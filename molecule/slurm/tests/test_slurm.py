@@ -173,6 +173,31 @@ def test_bad_input_is_told_before_anything_is_drained(host, ask):
     wait_for(lambda: state(host) == "IDLE", "the node is not idle: " + state(host))
 
 
+@contextlib.contextmanager
+def ahead(other, minutes):
+    """Its munge puts a time on its credentials that is so many minutes from now."""
+    place = "/run/systemd/system/munge.service.d"
+    other.check_output("mkdir -p %s", place)
+    other.check_output("printf '[Service]\\nEnvironment=LD_PRELOAD=%%s FAKETIME=+%%dm FAKETIME_DONT_FAKE_MONOTONIC=1\\n' %s %s >%s/clock.conf",
+                       "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1", str(minutes), place)
+    other.check_output("systemctl daemon-reload && systemctl restart munge")
+    try:
+        yield
+    finally:
+        other.check_output("rm -r %s && systemctl daemon-reload && systemctl restart munge", place)
+
+
+def test_a_clock_that_differs_is_told_before_anything_is_drained(host, ask):
+    other = testinfra.get_host("ssh://slurm-2", ssh_config=str(SSH_CONFIG), sudo=True)
+    with ahead(other, 20):
+        outcome, result = ask(on="slurm-2", state="drained")
+    assert outcome.rc == 2 and result.get("trouble") == "auth" and "their clocks differ by minutes" in result["msg"], result
+    assert "log of slurmctld says which it is" in result["msg"] and "Rewound credential" in host.check_output("journalctl -q -u slurmctld --since=-2min")
+    assert state(host) == "IDLE"
+    outcome, result = ask(on="slurm-2", state="drained")
+    assert outcome.rc == 0 and "DRAIN" in state(host), "with its own clock it is heard"
+
+
 def upgrade(tmp_path):
     """The playbook and its variables, for both nodes at once."""
     return "gpufleet.lifecycle.upgrade", {

@@ -46,6 +46,7 @@ def decide(facts, wanted_version=None, expect_loaded=True):
         "headers": dict(facts["headers"]),
         "flavour": findings.flavour(facts, facts["kernel"]["next_boot"]),
         "nouveau_loaded": facts["loaded"]["nouveau"],
+        "compute_users": facts["loaded"].get("compute_users"),
         "secure_boot": facts["secure_boot"]["state"],
         "pci": list(facts["pci"] or []),
         "findings": found,

@@ -16,11 +16,13 @@ from . import files
 BANNER = re.compile(r"NVRM version:\s+(?P<what>.*?)\s+(?P<version>\d{3}\.\d+(?:\.\d+)?)\s")
 
 # The driver's own modules, as the kernel calls them when they are loaded.
-DRIVER_MODULES = ("nvidia", "nvidia_modeset", "nvidia_drm", "nvidia_uvm", "nvidia_peermem")
+UVM = "nvidia_uvm"
+DRIVER_MODULES = ("nvidia", "nvidia_modeset", "nvidia_drm", UVM, "nvidia_peermem")
 
 
 def read(root):
-    """``{"state": loaded|not_loaded|unknown, "version", "flavour", "nouveau": bool|None, "sources": {module: srcversion}}``"""
+    """``{"state": loaded|not_loaded|unknown, "version", "flavour", "nouveau": bool|None, "sources": {module: srcversion},
+    "compute_users": int|None}``"""
     module_root = files.under(root, "/sys/module")
     banner = files.read_text(files.under(root, "/proc/driver/nvidia/version"))
     version = files.read_line(os.path.join(module_root, "nvidia", "version"))
@@ -38,6 +40,7 @@ def read(root):
         "state": state, "version": version or parsed["version"], "flavour": parsed["flavour"] if banner else None,
         "disagree": bool(version and parsed["version"] and version != parsed["version"]),
         "nouveau": read_nouveau(root, names), "sources": read_sources(module_root, names),
+        "compute_users": read_compute_users(module_root, names),
     }
 
 
@@ -45,6 +48,17 @@ def read_sources(module_root, names):
     """The kernel's digest of the source of every loaded module of the driver; a module without one is left out."""
     found = dict((name, files.read_line(os.path.join(module_root, name, "srcversion"))) for name in DRIVER_MODULES if name in (names or []))
     return dict((name, value) for name, value in found.items() if value)
+
+
+def read_compute_users(module_root, names):
+    """How often processes have nvidia_uvm open, as everything that runs CUDA has, and no service of the driver; None when that is not known."""
+    if names is None:
+        return None
+    if UVM not in names:
+        return 0
+    count = files.read_line(os.path.join(module_root, UVM, "refcnt")) or ""
+    holders = files.listing(os.path.join(module_root, UVM, "holders")) or []
+    return max(0, int(count) - len(holders)) if count.isdigit() else None
 
 
 def parse_banner(content):

@@ -21,6 +21,10 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
 VERSION = re.compile(r"([0-9]+:)?[0-9]+(\.[0-9]+){1,3}(-[A-Za-z0-9.+~]+)?")
 
 
+# Whether a node is at work, in a word; nothing where that is not known.
+LOAD = {False: "idle", None: "", True: "at work"}
+
+
 class PlanError(Exception):
     """There is nothing to plan, or it contradicts itself; the message says what to do."""
 
@@ -37,6 +41,7 @@ class Probe:
     error: str = ""
     domains: t.Dict[str, str] = dataclasses.field(default_factory=dict)
     stratum: str = ""  # what one canary can speak for: GPU model, kernel
+    at_work: t.Optional[bool] = None  # whether something computes on it now
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,8 +81,29 @@ def round_robin(names, domain_of):
     return order
 
 
+def idle_first(order, free, group_of, at_work):
+    """The order, with the FREE nodes of each group in places of their group: the idle ones first, those at work last.
+
+    Draining an idle node costs nothing, and a job may have ended when the turn of its node comes. Groups keep their places, so that
+    neighbours share no failure domain as before.
+    """
+    groups: t.Dict[t.Any, t.List[int]] = {}
+    for place, name in enumerate(order):
+        if name in free:
+            groups.setdefault(group_of(place, name), []).append(place)
+    order = list(order)
+    for places in groups.values():
+        names = sorted((order[place] for place in places), key=lambda name: {False: 0, None: 1, True: 2}[at_work(name)])
+        for place, name in zip(places, names):
+            order[place] = name
+    return order
+
+
 def digest(target, order, nodes, policy):
-    """What an approval is bound to: who goes, in which order, from what to what, from which failure domain, who as a canary, and under which limits."""
+    """What an approval is bound to: who goes, in which order, from what to what, from which failure domain, who as a canary, and under which limits.
+
+    ORDER is the one without regard to who is at work: that changes by the minute, and what was approved would never be what is planned again.
+    """
     rules = {key: value for key, value in policy.items() if key != "approved"}
     going = {name: [nodes[name]["from"], nodes[name]["to"], nodes[name]["domains"], bool(nodes[name].get("canary"))] for name in order}
     document = {"target": target, "order": order, "nodes": going, "policy": rules}
@@ -119,6 +145,9 @@ def _place(probe, to_version, before, going_on):
     elif before is not None and before.state in state.IN_FLIGHT:
         entry.update(suspect=True)
         entry["from"] = before.from_version or present
+    elif before is not None and present == to_version and state.not_taken_back(before):
+        entry.update(suspect=True, again="its schedulers did not take it back")
+        entry["from"] = before.from_version or present
     elif going_on and before is not None and before.state == "skipped" and before.order:
         entry.update(state="skipped", reason=before.reason, order=before.order)
     elif probe.error:
@@ -129,7 +158,7 @@ def _place(probe, to_version, before, going_on):
         entry.update(_there(to_version, before))
     elif mine and going_on:
         entry.update(state=before.state, reason=before.reason, kept=True)
-    elif mine:
+    elif mine or before is not None and state.kept_out(before):
         entry.update(again="%s, %s" % (before.state, before.reason))
     if entry["state"] in state.FAILED:
         entry["failure"], entry["signature"] = _blame(entry["state"], before)
@@ -272,8 +301,16 @@ def build(target, probes, policy, previous=None, canaries=(), targets=None, cana
     order = suspects + [name for name in first if name not in suspects]
     order += [name for name in rest if "canary" not in nodes[name]]
     policy = dict(policy, waves=limits.wave_sizes(policy["waves"], len(order)))
+    for name in order:
+        nodes[name]["load"] = LOAD[by_name[name].at_work]
+
+    def neighbours(place, name):
+        return nodes[name]["domains"].get(spread, "") if spread else "", limits.wave_of(policy["waves"], place)[0] if policy["waves"] else 0
+
+    free = {name for name in rest if "canary" not in nodes[name]}
+    turns = idle_first(order, free, neighbours, lambda name: by_name[name].at_work)
     shown = target or ", ".join(sorted(set(wanted.values()), key=natural))
-    return Plan(shown, order, nodes, policy, digest(shown, order, nodes, policy), paused, changed, notes)
+    return Plan(shown, turns, nodes, policy, digest(shown, order, nodes, policy), paused, changed, notes)
 
 
 def event(plan, rollout_id):
@@ -365,15 +402,16 @@ def describe(plan, rollout_id, node_s=0):
     for number, name in enumerate(plan.order, start=1):
         node = plan.nodes[name]
         lines.append(
-            "  %d. %s%s: driver %s -> %s%s%s%s%s"
+            "  %d. %s%s: driver %s -> %s%s%s%s%s%s"
             % (
                 number,
                 name,
                 " (%s)" % ", ".join(node["domains"].values()) if node["domains"] else "",
                 node["from"] or "unknown",
                 node["to"],
-                ", was in flight when its controller died" if node.get("suspect") else "",
+                ", was in flight when its controller died" if node.get("suspect") and not node.get("again") else "",
                 ", canary" if node.get("canary") else "",
+                ", " + node["load"] if node.get("load") else "",
                 ", wave %d" % limits.wave_of(policy["waves"], number - 1)[0] if policy["waves"] else "",
                 ", tried again after: %s" % node["again"] if node.get("again") else "",
             )

@@ -19,7 +19,8 @@ LISTED = 300
 # What to do about a node, and whether it serves.
 NEXT_STEP = {
     "lost": "Is it on, does it answer ssh? Then run the same playbook again: it looks at the node before anything else.",
-    "quarantined": "Keep it out of service. Read quarantine.json on the node (in /var/lib/gpufleet) and have its hardware looked at.",
+    "quarantined": "Keep it out of service. Read quarantine.json on the node (in /var/lib/gpufleet) and have its hardware looked at. Where there is none, "
+                   "its schedulers alone keep it out: see why they did not take it back, then run the same playbook again.",
     "rolled_back": "Nothing tonight: it serves with the driver it had, which was proven. Clear the cause before it is tried again (rollout_control, retry).",
     "failed": "Nothing was changed on it and it serves as before. Clear the cause, then run the same playbook again.",
 }

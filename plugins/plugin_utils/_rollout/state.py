@@ -74,6 +74,16 @@ def reached(steps):
     return CHANGED if any(name != "stop" for name in done) else STOPPED if done else ""
 
 
+def kept_out(node):
+    """Whether its schedulers alone keep it out of service: it is well, and has no marker. Who wrote one wrote a step for it."""
+    return node.state == "quarantined" and bool(node.steps) and node.steps[-1].name != "quarantine"
+
+
+def not_taken_back(node):
+    """Whether it is kept out with its new driver, which had passed, so that there is nothing left to do but to let it serve."""
+    return kept_out(node) and reached([step.name for step in node.steps]) == SERVING
+
+
 class StateError(Exception):
     """A node may not do that now; the message says why."""
 
@@ -230,6 +240,8 @@ def _plan(view, event):
                 node.suspect, node.state, node.order = True, old.state, old.order
                 node.reason = "in flight when its controller died%s%s" % (
                     ", in step %s" % old.steps[-1].name if old.steps else "", ", after: " + old.reason if old.failure else "")
+                if not_taken_back(old):
+                    node.state, node.reason = "validating", old.reason
         nodes.append(node)
     view.nodes.replace(nodes)
 

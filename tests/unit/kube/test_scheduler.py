@@ -5,8 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
+import shutil
+import socket
+import threading
 import time
+import urllib.parse
 
 import pytest
 
@@ -56,6 +62,16 @@ ENTRY = """
       marks: "{{ gpu_scheduler_mark | default({}) }}"
       blockers: "{{ gpu_scheduler_blockers | default([]) }}"
 """
+NOTHING = """
+- name: Leave this machine as it is
+  ansible.builtin.meta: noop
+"""
+DRIVER = """
+- name: Install the driver on the stub node
+  gpufleet.lifecycle.driver_packages:
+    version: "{{ nvidia_driver_version }}"
+    state: present
+"""
 
 
 class KubeFleet(Fleet):
@@ -98,6 +114,23 @@ class KubeFleet(Fleet):
         text = found["metadata"].get("annotations", {}).get(MARK)
         return found["spec"].get("unschedulable", False), text and json.loads(text)["token"]
 
+    def leave_out(self, *roles, driver):
+        """What bringup.yml does to a machine: nothing, but for the driver, which is the stub node's. Its order and what the schedulers are told is real."""
+        for name in roles + (driver,):
+            role = self.collection / "roles" / name
+            if role.is_symlink():
+                role.unlink()
+            (role / "tasks").mkdir(parents=True, exist_ok=True)
+            (role / "tasks" / "main.yml").write_text(DRIVER if name == driver else NOTHING)
+        role = self.collection / "roles" / "gpu_scheduler"
+        role.unlink()
+        shutil.copytree(collection.ROOT / "roles" / "gpu_scheduler", role)
+        (role / "tasks" / "slurm" / "join.yml").write_text(NOTHING)
+
+    def changed(self, result, name):
+        """How many tasks changed the node."""
+        return int(re.search(r"^%s +: .*changed=(\d+)" % re.escape(name), result.output, re.MULTILINE).group(1))
+
     def take(self):
         """The entry points of every node, and what each told: {node: {entry point: facts}}."""
         (self.directory / "role.yml").write_text(PLAY)
@@ -109,6 +142,35 @@ class KubeFleet(Fleet):
             one = json.loads(json.loads('"%s"' % text.split(' end"')[0]))
             told.setdefault(one["node"], {})[one["entry"]] = one
         return result, told
+
+
+class Gateway:
+    """A way to the API server that is there as long as OPEN says so; asked at every connection."""
+
+    def __init__(self, plane, is_open):
+        self.server = ("127.0.0.1", urllib.parse.urlsplit(plane.url).port)
+        self.is_open = is_open
+        self.door = socket.create_server(("127.0.0.1", 0))
+        self.url = "https://127.0.0.1:%d" % self.door.getsockname()[1]
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        with contextlib.suppress(OSError):  # the test is over
+            while True:
+                caller = self.door.accept()[0]
+                if not self.is_open():
+                    caller.close()
+                    continue
+                server = socket.create_connection(self.server)
+                for source, target in ((caller, server), (server, caller)):
+                    threading.Thread(target=self.pass_on, args=(source, target), daemon=True).start()
+
+    @staticmethod
+    def pass_on(source, target):
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
 
 
 @pytest.fixture(scope="session")
@@ -203,11 +265,129 @@ def test_what_is_in_vain_is_lifted_and_says_why(fleet):
     assert fleet.slurm("budget") == ("IDLE", "", drained) and fleet.state("budget") == (False, None) and fleet.pods("budget") == ["train-budget"]
     assert "2 jobs hold it" in told["jobs"]["failed"] and fleet.slurm("jobs")[2] == drained and fleet.state("jobs") == (False, None)
     assert "pid 4711" in told["busy"]["failed"] and fleet.state("busy") == (False, None)
-    assert told["kept"]["failed"].endswith("It stays drained by us.") and fleet.state("kept") == (True, "by-hand") and owners(told["kept"]) == {KUBE: "ours"}
+    assert told["kept"]["failed"].endswith("It stays drained by us in kubernetes.")
+    assert fleet.state("kept") == (True, "by-hand") and owners(told["kept"]) == {KUBE: "ours"}
     assert [(each["pod"], each["budget"]) for each in told["kept"]["blockers"]] == [("train-kept", "keep-kept")]
     assert "schedulable in kubernetes" in told["serving"]["failed"] and "held by 1 " in told["serving"]["failed"]
     assert fleet.state("closed") == (True, "by-hand") and fleet.pods("closed") == ["train-closed"] and not told["closed"]["drained"]
     assert BRINGUP_TAINT in fleet.object("closed")["spec"]["taints"]
+
+
+def test_one_that_does_not_answer_keeps_no_other_from_being_told(fleet):
+    away = {"lift", "mark"}  # their API server goes as soon as Slurm has been told to drain them
+    gateways = []
+    shut = {"gpu_scheduler_drain_timeout": 0, "gpu_scheduler_on_timeout": "keep"}
+    fleet.add("lift", SLURM, KUBE)
+    fleet.add("mark", KUBE, SLURM, variables={"gpu_scheduler_drain_timeout": 3}, jobs=2)
+    fleet.add("shut-k", KUBE, SLURM, variables=dict(shut, gpu_scheduler_kubernetes_kubeconfig="/nowhere/config"))
+    fleet.add("shut-s", SLURM, KUBE, variables=shut, slurm={"away": True})
+    fleet.add("shut", SLURM, KUBE, variables=dict(shut, gpu_scheduler_kubernetes_kubeconfig="/nowhere/config"), slurm={"away": True})
+    fleet.add("back", KUBE, SLURM, variables={"entries": ["drain", "resume"]}, slurm={"refuses": "resume"})
+    for name in fleet.names:
+        fleet.variables[name].setdefault("entries", ["drain"])
+    for name in sorted(away):
+        gateways.append(Gateway(fleet.world.plane, lambda name=name: name not in away or not fleet.slurm(name)[2]))
+        path = fleet.world.plane.kubeconfig("gateway-" + name, fleet.world.plane.tokens[LIFECYCLE], gateways[-1].url)
+        fleet.variables[name]["gpu_scheduler_kubernetes_kubeconfig"] = str(path)
+    told = fleet.take()[1]
+    failed = {node: each["resume" if node == "back" else "drain"].get("failed", "") for node, each in told.items()}
+    drained, back = ["drain gpufleet:by-hand GPU maintenance"], ["drain gpufleet:by-hand GPU maintenance", "resume"]
+
+    # What could be lifted is lifted, and the rest is named.
+    assert fleet.slurm("lift") == ("IDLE", "", back) and fleet.state("lift") == (False, None)
+    assert "does not answer" in failed["lift"] and "Not lifted in kubernetes: " in failed["lift"] and "the next run lifts it" in failed["lift"], failed["lift"]
+    assert owners(told["lift"]["drain"]) == {SLURM: "none", KUBE: "unknown"}, "nobody saw how it is there"
+    assert fleet.slurm("mark") == ("IDLE", "", back) and fleet.state("mark") == (True, "by-hand")
+    assert "2 jobs hold it" in failed["mark"] and "Not lifted in kubernetes: " in failed["mark"] and "in slurm" not in failed["mark"], failed["mark"]
+    # Closed wherever somebody answers, and the others are named.
+    assert fleet.slurm("shut-k")[2] == drained and fleet.state("shut-s") == (True, "by-hand")
+    assert failed["shut-k"].startswith("not closed in kubernetes: ") and "/nowhere/config" in failed["shut-k"] and "slurm: " not in failed["shut-k"]
+    assert failed["shut-s"].startswith("not closed in slurm: ") and "slurmctld does not answer" in failed["shut-s"]
+    assert failed["shut-k"].endswith("It stays drained by us in slurm.") and failed["shut-s"].endswith("It stays drained by us in kubernetes.")
+    assert "slurm: n-shut: slurmctld does not answer" in failed["shut"] and "kubernetes: " in failed["shut"] and "stays" not in failed["shut"]
+    # Taken back by whoever answers, and not said to be back.
+    assert fleet.state("back") == (False, None) and fleet.slurm("back")[0] == "IDLE+DRAIN" and owners(told["back"]["drain"]) == {KUBE: "ours", SLURM: "ours"}
+    assert failed["back"].startswith("not taken back by slurm: n-back: slurmctld does not answer") and "kubernetes has it back" in failed["back"]
+
+    # The next run finishes it.
+    away.clear()
+    fleet.names = ["mark", "back"]
+    for name in fleet.names:
+        fleet.variables[name]["entries"] = ["drain", "resume"]
+    fleet.change("mark", jobs=0)
+    fleet.change("back", slurm=dict(fleet.read("back")["slurm"], refuses=""))
+    told = fleet.take()[1]
+    for name in fleet.names:
+        assert fleet.state(name) == (False, None) and fleet.slurm(name)[0] == "IDLE" and "failed" not in told[name]["resume"]
+
+
+def test_a_drain_that_cannot_be_lifted_is_lifted_by_the_next_run(fleet):
+    away = ["a1"]
+    fleet.add("a1", KUBE, SLURM, variables={"gpu_scheduler_drain_timeout": 3, "gpu_node_upgrade_gate_patience": 1}, jobs=1)
+    gateway = Gateway(fleet.world.plane, lambda: not away or not fleet.slurm("a1")[2])
+    path = fleet.world.plane.kubeconfig("gateway-a1", fleet.world.plane.tokens[LIFECYCLE], gateway.url)
+    fleet.variables["a1"]["gpu_scheduler_kubernetes_kubeconfig"] = str(path)
+    drain = "drain gpufleet:%s driver %s" % (ID, NEW)
+    result = fleet.run("upgrade", *fleet.arguments)
+    reason = result.report["nodes"]["a1"]["reason"]
+    assert result.rc == 2 and result.states == {"a1": "quarantined"} and fleet.touched() == [], "it holds its down slot: somebody keeps it out of service"
+    assert reason.startswith("n-a1 is not empty in Slurm after 3 s") and "It was not taken back by kubernetes: " in reason
+    assert reason.endswith("slurm has it back. The next run takes it anew."), reason
+    assert fleet.slurm("a1") == ("IDLE", "", [drain, "resume"]) and fleet.state("a1") == (True, ID)
+    away.clear()
+    fleet.change("a1", jobs=0)
+    result = fleet.run("upgrade", *fleet.arguments)
+    assert result.rc == 0 and result.states == {"a1": "done"}
+    assert fleet.slurm("a1") == ("IDLE", "", [drain, "resume"] * 2) and fleet.state("a1") == (False, None)
+
+
+def test_a_new_node_is_closed_in_kubernetes_until_it_is_proven(fleet):
+    fleet.leave_out("kernel_hold", "nvidia_repository", "nvidia_persistenced", driver="nvidia_driver")
+    new = dict(loaded=None, disk=None, running=[], variables={"gpu_scheduler_kubernetes_class": "training", "gpu_scheduler_kubernetes_labels": {"rack": "r1"}})
+    fleet.add("good", KUBE, **dict(new, waits_at=["health baseline"]))
+    fleet.add("sick", KUBE, **dict(new, sick_with=[NEW]))
+    fleet.add("mute", KUBE, **dict(new, variables={"gpu_scheduler_kubernetes_kubeconfig": "/nowhere/config"}))
+    fleet.add("both", KUBE, SLURM, **dict(new, slurm={"away": True}))
+    before = fleet.object("good")["spec"]["taints"]
+    process = fleet.start("bringup", *fleet.arguments, nvidia_driver_version=NEW)
+    try:
+        fleet.world.wait(lambda: "waits" in fleet.read("good")["log"], 300)
+        # Its driver runs, and nobody has looked yet whether it is well.
+        assert fleet.read("good")["loaded"] == NEW and fleet.state("good") == (True, "bringup")
+        assert [taint for taint in fleet.object("good")["spec"]["taints"] if "timeAdded" not in taint] == before + [GPU_TAINT, BRINGUP_TAINT]
+        assert "gpufleet.lifecycle/gpu-model" not in fleet.object("good")["metadata"].get("labels", {})
+        fleet.change("good", waits_at=[])
+        assert process.wait(timeout=300) == 2
+    finally:
+        process.kill()
+        process.wait()
+        process.log.seek(0)
+        output = process.log.read()
+        process.log.close()
+    assert fleet.state("good") == (False, None) and fleet.object("good")["spec"]["taints"] == before + [GPU_TAINT]
+    labels = fleet.object("good")["metadata"]["labels"]
+    assert {key: labels.get(key) for key in LABELS} == LABELS and labels["gpufleet.lifecycle/driver-version"] == NEW
+    assert "good: driver 2.0.1, 2 GPUs, pass (simulated GPUs)" in output
+
+    assert fleet.state("sick") == (True, "bringup") and BRINGUP_TAINT in fleet.object("sick")["spec"]["taints"]
+    assert "gpufleet.lifecycle/gpu-model" not in fleet.object("sick")["metadata"].get("labels", {})
+    assert "sick was not brought up: GPU 3 does not answer with driver 2.0.1 It stays closed for work in kubernetes until a run has proven it." in output
+    assert "/nowhere/config does not exist" in output and fleet.read("mute")["log"] == [] and fleet.state("mute") == (False, None), "it is told before anything"
+    # Of two schedulers one was told; nobody opens it there because the other could not be told.
+    assert "not closed in slurm: n-both: slurmctld does not answer" in output and "It stays drained by us in kubernetes." in output
+    assert fleet.state("both") == (True, "bringup") and fleet.read("both")["log"] == []
+
+    # Another run changes nothing on what was proven, and opens what has been mended.
+    fleet.names.remove("mute")
+    fleet.change("sick", sick_with=[])
+    fleet.change("both", slurm={})
+    proven = fleet.object("good")["metadata"]["resourceVersion"], fleet.read("good")
+    result = fleet.run("bringup", *fleet.arguments, nvidia_driver_version=NEW)
+    assert result.rc == 0 and fleet.changed(result, "good") == 0
+    assert (fleet.object("good")["metadata"]["resourceVersion"], fleet.read("good")) == proven
+    assert fleet.state("sick") == (False, None) and fleet.object("sick")["spec"]["taints"] == before + [GPU_TAINT]
+    assert fleet.object("sick")["metadata"]["labels"]["gpufleet.lifecycle/driver-version"] == NEW
+    assert fleet.state("both") == (False, None) and fleet.slurm("both") == ("IDLE", "", ["drain gpufleet:bringup bring-up", "resume"])
 
 
 def test_an_upgrade_of_a_mixed_fleet_whose_first_controller_dies(fleet):

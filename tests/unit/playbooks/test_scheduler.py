@@ -92,14 +92,32 @@ def test_a_node_that_is_quarantined_stays_drained(fleet):
     assert fleet.slurm("a1") == ("IDLE+DRAIN", "gpufleet:again driver 2.0.1", ["drain gpufleet:again driver 2.0.1"])
 
 
-def test_a_node_whose_scheduler_does_not_take_it_back_keeps_its_driver(fleet):
+def test_a_node_that_its_scheduler_does_not_take_back_is_put_back_by_the_next_run(fleet):
     fleet.add("a1", slurm={"refuses": "resume"})
+    fleet.add("a2", slurm={"refuses": "resume"}, after_drain={"sick_with": [OLD]})
+    fleet.add("a3", slurm={"refuses": "resume"}, cannot_install=[NEW])
     arguments, variables = fleet.use_slurm()
+    variables.update(rollout_max_down=3, rollout_failure_budget=9, rollout_common_cause=0)
     result = fleet.run("upgrade", *arguments, **variables)
-    assert result.rc == 2 and result.states == {"a1": "quarantined"}
-    reason = result.report["nodes"]["a1"]["reason"]
-    assert reason.startswith("driver 2.0.1 runs and passed, and its scheduler did not take the node back: n-a1: slurmctld does not answer"), reason
-    assert fleet.read("a1")["loaded"] == NEW and fleet.slurm("a1")[0] == "IDLE+DRAIN"
+    assert result.rc == 2 and result.states == dict.fromkeys(fleet.names, "quarantined"), "they do not serve"
+    said = "not taken back by slurm: n-%s: slurmctld does not answer"
+    reasons = {name: node["reason"] for name, node in result.report["nodes"].items()}
+    assert reasons["a1"].startswith("driver 2.0.1 runs and passed, and the node was " + said % "a1") and reasons["a1"].endswith("The next run asks again.")
+    assert reasons["a2"].startswith("unhealthy after its jobs had ended, nothing was changed: GPU 3 does not answer with driver 1.0.1. It was " + said % "a2")
+    assert reasons["a3"].startswith("the build of 2.0.1 failed. The node is back on driver 1.0.1, which passed against its baseline. It was " + said % "a3")
+    assert reasons["a2"].endswith(" The next run takes it anew.") and " The next run takes it anew. Evidence of" in reasons["a3"]
+    for name in fleet.names:
+        assert fleet.slurm(name) == ("IDLE+DRAIN", "gpufleet:%s driver %s" % (ID, NEW), [DRAIN]), "not closed a second time, as a broken one is"
+        assert not (fleet.nodes / name / "state" / "quarantine.json").exists(), "nothing keeps the next run away"
+    assert [fleet.read(name)["loaded"] for name in fleet.names] == [NEW, OLD, OLD], "what runs and passed stays"
+    for name in fleet.names:
+        fleet.change(name, slurm=dict(fleet.read(name)["slurm"], refuses=""), sick_with=[], after_drain={}, cannot_install=[])
+    result = fleet.run("upgrade", *arguments, **variables)
+    assert result.rc == 0 and result.states == dict.fromkeys(fleet.names, "done")
+    for name in fleet.names:
+        assert fleet.slurm(name)[0] == "IDLE" and fleet.read(name)["log"].count("installed " + NEW) == 1
+    assert fleet.slurm("a1")[2] == [DRAIN, "resume"], "it had nothing to do but to serve"
+    assert "a1: driver 1.0.1 -> 2.0.1, tried again after: its schedulers did not take it back" in result.output
 
 
 def test_slurm_that_cannot_be_asked_is_told_before_anything_is_done(fleet):

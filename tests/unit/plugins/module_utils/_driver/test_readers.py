@@ -172,6 +172,24 @@ def test_what_is_loaded(tmp_path, tree, expected):
     assert (found["state"], found["version"], found["flavour"], found["disagree"], found["nouveau"]) == expected
 
 
+@pytest.mark.parametrize(
+    "tree, expected",
+    [
+        ({}, None),
+        ({"nvidia/version": "550.163.01"}, 0),  # nobody ever asked for CUDA
+        ({"nvidia_uvm/refcnt": "0"}, 0),
+        ({"nvidia_uvm/refcnt": "4"}, 4),
+        ({"nvidia_uvm/refcnt": "3", "nvidia_uvm/holders/gdrdrv/refcnt": "0"}, 2),
+        ({"nvidia_uvm/srcversion": "AAA"}, None),
+        ({"nvidia_uvm/refcnt": "-1"}, None),  # it is being unloaded
+    ],
+)
+def test_how_often_processes_have_the_way_to_cuda_open(tmp_path, tree, expected):
+    for path, content in tree.items():
+        write(tmp_path, "/sys/module/" + path, content + "\n")
+    assert loaded.read(str(tmp_path))["compute_users"] == expected
+
+
 def test_the_source_of_loaded_modules_and_of_those_on_disk(tmp_path):
     write(tmp_path, "/sys/module/nvidia/version", "550.163.01\n")
     write(tmp_path, "/sys/module/nvidia/srcversion", "AAA\n")

@@ -29,6 +29,51 @@ def test_failure_domains_take_turns_and_numbers_sort_as_numbers():
     assert made.order == ["g-r1-1", "g-r2-1", "g-r3-1", "g-r1-2", "g-r1-10"]
 
 
+LOADS = {"i": False, "u": None, "w": True}
+
+
+@pytest.mark.parametrize(
+    "loads, expected",
+    [
+        # The first letter is the rack, the last the load: idle, unknown, at work.
+        ("a1w a2i", "a2i a1w"),
+        ("a1w a2u a3i", "a3i a2u a1w"),
+        ("a1i a2i a3i", "a1i a2i a3i"),
+        ("a1w a2w a3w", "a1w a2w a3w"),
+        ("a1w a2i a3w a4i", "a2i a4i a1w a3w"),
+        # Racks keep their turns, whoever is idle in the other one.
+        ("a1w a2w b1i b2i", "a1w b1i a2w b2i"),
+        ("a1w a2i b1w b2i", "a2i b2i a1w b1w"),
+        ("a1w a2w a3i b1i", "a3i b1i a1w a2w"),
+    ],
+)
+def test_idle_nodes_go_first_where_the_order_is_free(loads, expected):
+    def made(text, **more):
+        found = [Probe(name, version="1.0", domains={"rack": name[0]}, at_work=LOADS[name[-1]]) for name in text.split()]
+        return plan.build("2.0", found, more.pop("policy", POLICY), **more)
+
+    one = made(loads)
+    assert one.order == expected.split() == made(" ".join(reversed(loads.split()))).order, "whatever the order in which they are told"
+    assert {name: node["load"] for name, node in one.nodes.items()} == {name: {"i": "idle", "u": "", "w": "at work"}[name[-1]] for name in loads.split()}
+    for name in one.order:
+        word = {"i": ", idle", "u": "2.0", "w": ", at work"}[name[-1]]
+        assert [line for line in plan.describe(one, "r") if " %s (" % name in line][0].endswith(word)
+
+
+def test_no_job_that_begins_or_ends_makes_a_plan_another_one():
+    def made(*at_work, **more):
+        found = [Probe("abcd"[number], version="1.0", at_work=work) for number, work in enumerate(at_work)]
+        return plan.build("2.0", found, more.pop("policy", POLICY), **more)
+
+    quiet, busy = made(False, False, False, False), made(True, None, False, True)
+    assert busy.order == ["c", "b", "a", "d"] and quiet.order == ["a", "b", "c", "d"] and busy.sha256 == quiet.sha256
+    # Canaries, and nodes that are taken up again, keep their places; a node stays in its wave.
+    assert made(True, True, False, False, canaries=["b"]).order == ["b", "c", "d", "a"]
+    assert made(False, False, False, True, previous=story(state.Node("d", "down"))).order == ["d", "a", "b", "c"]
+    waves = limits.complete({"waves": [2, 2]}, 4)
+    assert made(True, False, True, False, policy=waves).order == ["b", "a", "d", "c"]
+
+
 def test_canaries_go_first_in_the_order_given():
     made = plan.build("2.0", probes("g-r1-1", "g-r1-2", "g-r2-1"), POLICY, canaries=["g-r2-1", "g-r1-2"])
     assert made.order == ["g-r2-1", "g-r1-2", "g-r1-1"]
@@ -65,6 +110,38 @@ def test_nodes_left_in_flight_go_first_whatever_is_on_them(value, version, error
     assert made.order == ["z-r9", "b-r1", "a-r1"]
     assert made.suspects == ["z-r9"]
     assert made.nodes["z-r9"]["from"] == "1.0"
+
+
+KEPT_OUT = [state.Step("drain", "t"), state.Step("stop", "t"), state.Step("validate", "t"), state.Step("return", "t")]
+
+
+@pytest.mark.parametrize(
+    "version, steps, marker, finished, planned, taken_up, again",
+    [
+        # It had leave to serve with the version: it only has to serve.
+        ("2.0", KEPT_OUT, "", "t", "validating", True, "its schedulers did not take it back"),
+        ("2.0", KEPT_OUT, "", None, "validating", True, "its schedulers did not take it back"),
+        ("2.0", KEPT_OUT + [state.Step("soak", "t")], "", "t", "validating", True, "its schedulers did not take it back"),
+        # Somebody else changed it since, or it was put back: it goes as any other, whether or not its run ended.
+        ("1.0", KEPT_OUT, "", "t", "pending", False, "quarantined, they said no"),
+        ("1.0", KEPT_OUT + [state.Step("rollback_install", "t")], "", None, "pending", False, "quarantined, they said no"),
+        ("1.0", KEPT_OUT[:1], "", "t", "pending", False, "quarantined, they said no"),
+        ("2.0", KEPT_OUT[:1], "", "t", "skipped", False, None),
+        # A marker says that it is broken.
+        ("2.0", KEPT_OUT, "a marker", "t", "quarantined", False, None),
+        ("2.0", KEPT_OUT + [state.Step("quarantine", "t")], "", "t", "skipped", False, None),
+        ("1.0", KEPT_OUT + [state.Step("quarantine", "t")], "", "t", "pending", False, None),
+    ],
+)
+def test_a_node_that_its_schedulers_kept_out(version, steps, marker, finished, planned, taken_up, again):
+    left = state.Node("a", state="quarantined", from_version="1.0", to_version="2.0", failure=state.HARD, reason="they said no", steps=list(steps))
+    made = plan.build("2.0", [Probe("a", version=version, quarantined=marker)], POLICY, previous=story(left, finished=finished))
+    view = state.apply(story(left, finished=finished), dict(plan.event(made, "r"), event="plan", run="2", time="t"))
+    node = view.nodes.get("a")
+    assert (node.state, node.suspect, made.nodes["a"].get("again")) == (planned, taken_up, again)
+    if taken_up:
+        assert node.reason == "they said no" and state.reached([step.name for step in node.steps]) == state.SERVING and made.nodes["a"]["from"] == "1.0"
+        assert "died" not in "".join(plan.describe(made, "r"))
 
 
 @pytest.mark.parametrize(

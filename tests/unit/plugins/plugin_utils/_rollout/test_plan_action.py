@@ -50,6 +50,15 @@ def test_a_version_of_the_command_line_that_is_not_the_plans_is_refused(act):
     assert not act(given_version="2.0").get("failed")
 
 
+def test_who_is_at_work_goes_last_and_the_plan_says_so(act):
+    users = {"a": 2, "b": None, "c": 0}
+    audits = {name: {"audit": dict(audit()["audit"], compute_users=count)} for name, count in users.items()}
+    made = act("abc", audits=audits, check=True)
+    assert made["order"] == ["c", "b", "a"] and [made["nodes"][name]["load"] for name in "abc"] == ["at work", "", "idle"]
+    assert [line.split(" -> ")[1] for line in made["lines"][-3:]] == ["2.0, idle", "2.0", "2.0, at work"]
+    assert made["sha256"] == act("abc", check=True)["sha256"], "what is approved does not hang on it"
+
+
 FLEET = "abcdefghij"
 
 

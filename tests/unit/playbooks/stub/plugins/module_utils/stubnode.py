@@ -73,6 +73,7 @@ def snapshot(node):
         "status": "ok",
         "system": {"driver_version": value(node["loaded"])},
         "gpus": [
-            {"index": index, "name": value("Stub GPU"), "compute_processes": value(processes), "persistence_mode": value(persistence)} for index in range(2)
+            {"index": index, "name": value("Stub GPU"), "compute_processes": value(processes), "persistence_mode": value(persistence),
+             "mig_mode_current": value(0)} for index in range(2)
         ],
     }

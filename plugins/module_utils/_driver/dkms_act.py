@@ -267,9 +267,14 @@ class Tree:
             "secure_boot": secureboot.read(self.root, self.runner),
         }
 
-    def judge(self, copy, wanted_kernels, source=None, path=""):
-        """The kernels an archive holds; raises TreeError when it does not fit this node."""
-        tree, described = trees.examine(copy, self.runner)
+    def judge(self, copy, wanted_kernels, source=None, path="", sha256=None, plain=None):
+        """The kernels an archive holds; raises TreeError when it does not fit this node, or is not the one of that digest.
+
+        ``plain`` is written for :meth:`load`, see :func:`trees.inspect`.
+        """
+        tree, described = trees.examine(copy, self.runner, plain)
+        if sha256 and tree["sha256"] != sha256:
+            raise trees.TreeError("its sha256 is %s, and %s was wanted" % (tree["sha256"], sha256))
         trees.name_compiler(tree, path)
         why = trees.refusals(tree, self.node(wanted_kernels), described)
         if source and trees.other_source(source, trees.source_digest(self.root, self.name, self.version)):

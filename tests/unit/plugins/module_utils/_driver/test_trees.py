@@ -96,6 +96,66 @@ def test_no_modules_no_archive_and_no_tar(tmp_path):
         trees.inspect(str(tmp_path / "c.tar.gz"))
 
 
+def test_what_dkms_gets_is_a_plain_tar_of_nothing_but_what_was_looked_at(tmp_path):
+    odd = member("./%s/%s/%s/log/owned" % (trees.MAIN, KERNEL, ARCH))
+    odd.mode, odd.uid, odd.uname, odd.pax_headers = 0o6777, 1000, "fleet", {"SCHILY.xattr.security.capability": "x"}
+    path = make_archive(str(tmp_path / "a.tar.gz"), content(), [odd])
+    with open(path, "ab") as stream:
+        stream.write(b"\0" * 100000)
+    plain = str(tmp_path / "plain.tar")
+    (tmp_path / "take").mkdir()
+    tree = trees.inspect(path, str(tmp_path / "take"), plain)
+    assert tree["sha256"] == trees.sha256_of(path), "what follows the archive counts"
+    with open(tree["kernels"][(KERNEL, ARCH)]["file"], encoding="utf-8") as stream:
+        assert stream.read() == "%s|%s|key" % (V, KERNEL)
+    assert trees.fingerprint([plain]) == trees.fingerprint([path])
+    with tarfile.open(plain, "r:") as archive:
+        members = archive.getmembers()
+    assert all(item.name.startswith(("./" + trees.INFO, "./" + trees.MAIN)) and item.pax_headers == {} for item in members)
+    assert set((item.isdir(), item.mode, item.uid, item.uname) for item in members) == {(True, 0o755, 0, ""), (False, 0o644, 0, "")}
+    os.truncate(path, os.path.getsize(path) - 1)
+    assert trees.inspect(path)["sha256"] != tree["sha256"]
+
+
+@pytest.mark.parametrize(("name", "size", "words"), [
+    (trees.INFO + "/dkms.conf", 1024 * 1024 + 1, "larger than such a file is"),
+    ("%s/%s/%s/log/.config" % (trees.MAIN, KERNEL, ARCH), 4 * 1024 * 1024 + 1, "larger than such a file is"),
+    ("%s/%s/%s/module/nvidia.ko" % (trees.MAIN, KERNEL, ARCH), 3, "two main modules for kernel"),
+])
+def test_what_cannot_be_of_a_dkms_tree(tmp_path, name, size, words):
+    path = make_archive(str(tmp_path / "a.tar.gz"), dict(content(), **{name: "x" * size}))
+    with pytest.raises(trees.TreeError, match=words):
+        trees.inspect(path, None, str(tmp_path / "plain.tar"))
+
+
+def test_a_disk_that_is_full_is_not_held_against_the_archive(archive, tmp_path):
+    for plain in ("/dev/full", str(tmp_path / "none" / "plain.tar")):
+        with pytest.raises(OSError):
+            trees.inspect(archive, None, plain)
+    for unreadable in (str(tmp_path), "/proc/self/mem"):
+        with pytest.raises(trees.TreeError, match="not a readable tar"):
+            trees.inspect(unreadable, None, str(tmp_path / "plain.tar"))
+
+
+def test_a_promised_digest_is_one_that_is_there_with_its_archive(archive):
+    assert trees.promised(archive) is None
+    trees.write_sha256(archive, "0" * 64)
+    assert trees.promised(archive) == "0" * 64 and trees.whole(archive) is None
+    os.unlink(archive)
+    assert trees.promised(archive) is None
+
+
+def test_source_is_read_once_for_as_long_as_it_is_the_same(tmp_path, monkeypatch):
+    base, read, real = tmp_path / "usr/src/nvidia-current-1.2", [], trees.sha256_of
+    base.mkdir(parents=True)
+    (base / "a.c").write_text("x")
+    monkeypatch.setattr(trees, "sha256_of", lambda path: read.append(path) or real(path))
+    seen = [trees.source_digest(str(tmp_path), "nvidia-current", "1.2") for dummy in range(2)]
+    assert seen[0] == seen[1] and len(read) == 1
+    (base / "a.c").write_text("y")
+    assert trees.source_digest(str(tmp_path), "nvidia-current", "1.2") != seen[0] and len(read) == 2
+
+
 def test_too_much_in_an_archive(archive, monkeypatch):
     monkeypatch.setattr(trees, "MAX_MEMBERS", 3)
     with pytest.raises(trees.TreeError, match="more than a DKMS tree"):

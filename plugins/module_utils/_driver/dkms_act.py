@@ -272,9 +272,7 @@ class Tree:
 
         ``plain`` is written for :meth:`load`, see :func:`trees.inspect`.
         """
-        tree, described = trees.examine(copy, self.runner, plain)
-        if sha256 and tree["sha256"] != sha256:
-            raise trees.TreeError("its sha256 is %s, and %s was wanted" % (tree["sha256"], sha256))
+        tree, described = trees.examine(copy, self.runner, sha256, plain)
         trees.name_compiler(tree, path)
         why = trees.refusals(tree, self.node(wanted_kernels), described)
         if source and trees.other_source(source, trees.source_digest(self.root, self.name, self.version)):

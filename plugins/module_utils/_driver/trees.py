@@ -334,15 +334,18 @@ def _rewritten(member, parts):
     return header
 
 
-def examine(path, runner, plain=None):
+def examine(path, runner, sha256=None, plain=None):
     """``(tree, described)``: :func:`inspect`, and what modinfo says of the main module of each (kernel, arch).
 
-    Modules are taken out into a private directory. The answer is remembered for as long as the file is the same, unless ``plain`` is to be written.
+    Modules are taken out into a private directory, and modinfo sees none of an archive that has another digest than ``sha256``. The answer is
+    remembered for as long as the file is the same, unless ``plain`` is to be written.
     """
     key = (path,) + _signature(path)
     if plain or key not in _EXAMINED:
         with private_directory() as directory:
             tree = inspect(path, directory, plain)
+            if sha256 and tree["sha256"] != sha256:
+                raise TreeError("its sha256 is %s, and %s was wanted" % (tree["sha256"], sha256))
             described = dict((which, modules.describe("/", item["file"], runner)) for which, item in tree["kernels"].items() if item["module"])
         _EXAMINED[key] = (tree, described)
     return copy.deepcopy(_EXAMINED[key])

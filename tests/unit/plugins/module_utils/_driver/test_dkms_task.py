@@ -409,10 +409,28 @@ def test_built_from_the_store_where_it_has_an_archive(tmp_path, exported):
     assert result["unfit"] == [] and result["compiled"] == []
 
 
-@pytest.mark.parametrize("spoil, unfit", [("cut", 0), ("other source", 1)])
+@pytest.mark.parametrize("given", [True, False])
+def test_dkms_gets_what_was_looked_at_uncompressed_and_in_a_private_place(tmp_path, exported, monkeypatch, given):
+    node, seen, load = FakeNode(tmp_path / "new"), [], FakeNode.do_ldtarball
+
+    def watch(self, options, force):
+        with open(options["--archive"], "rb") as stream:
+            seen.append((options["--archive"], stream.read(2), os.stat(os.path.dirname(options["--archive"])).st_mode & 0o777))
+        return load(self, options, force)
+    monkeypatch.setattr(FakeNode, "do_ldtarball", watch)
+    if not given:
+        keep(node, exported)
+    assert actions(run(node, import_files=[exported["path"]] if given else None)) == ["load", "install"]
+    (path, start, mode), = seen
+    assert start == b"./" and mode == 0o700 and not os.path.exists(os.path.dirname(path))
+
+
+@pytest.mark.parametrize("spoil, unfit", [("cut", 0), ("other digest", 0), ("other source", 1)])
 def test_an_archive_of_the_store_that_is_of_no_use_is_compiled_anew(tmp_path, exported, spoil, unfit):
     node = FakeNode(tmp_path / "new")
-    keep(node, exported, content="half" if spoil == "cut" else None)
+    target = keep(node, exported, content="half" if spoil == "cut" else None)
+    if spoil == "other digest":
+        trees.write_sha256(target, "0" * 64)
     if spoil == "other source":
         write(node.root, "/usr/src/nvidia-current-%s/dkms.conf" % NEW, 'PACKAGE_NAME="nvidia-current"\nPACKAGE_VERSION="%s"\n# patched\n' % NEW)
     result = run(node)

@@ -199,6 +199,14 @@ def test_the_module_in_an_archive_is_asked(archive, tmp_path):
     assert again["name"] == "nvidia-current" and len(runner.calls) == 1
 
 
+def test_no_module_of_an_archive_with_another_digest_is_looked_into(archive, tmp_path):
+    runner = FakeNode(tmp_path / "node")
+    with pytest.raises(trees.TreeError, match="its sha256 is %s, and %s was wanted" % (trees.sha256_of(archive), "0" * 64)):
+        trees.examine(archive, runner, "0" * 64, str(tmp_path / "plain.tar"))
+    assert runner.calls == []
+    assert trees.examine(archive, runner, trees.sha256_of(archive), str(tmp_path / "plain.tar"))[0]["version"] == V
+
+
 def test_an_archive_that_became_another_is_asked_again(archive, tmp_path):
     runner = FakeNode(tmp_path / "node")
     trees.examine(archive, runner)

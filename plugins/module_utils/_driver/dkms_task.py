@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 
@@ -146,7 +147,7 @@ class Task:
     def _kept(self, tree, wanted, place=None):
         """``(archives, unfit)``: the whole archives of the store by kernel, those that fit this node, and why the others do not.
 
-        With a directory ``place`` each archive is read only once, and what is in it is written there for DKMS: that is what is named then.
+        With a ``place`` (:class:`trees.Workplace`) each archive is read only once, and becomes a directory there for DKMS: that is what is named then.
         """
         archives, unfit = {}, []
         for kernel, found in sorted(self._archive_names(tree.name, wanted).items()):
@@ -154,18 +155,21 @@ class Task:
             digest = trees.promised(path) if place else trees.whole(path)
             if not digest:
                 continue
-            plain = os.path.join(place, "kept-%s.tar" % kernel) if place else None
+            taken = place.directory("kept-%s" % kernel) if place else None
             try:
-                tree.judge(path, [kernel], trees.source_of(path), path, digest, plain)
-                archives[kernel] = plain or path
+                tree.judge(path, [kernel], trees.source_of(path), path, digest, taken)
+                archives[kernel] = taken or path
             except trees.TreeError as exc:
                 if trees.whole(path):
                     unfit.append("%s: %s" % (path, exc))
         return archives, unfit
 
     def _build(self, name, acting):
-        with trees.private_copies(self.params["import_files"] or []) as copies, trees.private_directory() as place:
-            return self._build_with(copies, name, acting, place if acting else None)
+        with trees.private_copies(self.params["import_files"] or []) as copies, self._place(acting) as place:
+            return self._build_with(copies, name, acting, place)
+
+    def _place(self, acting):
+        return trees.Workplace(self.root) if acting else contextlib.nullcontext()
 
     def _build_with(self, copies, name, acting, place):
         tree, wanted = self._tree(name), self._kernels()
@@ -257,13 +261,13 @@ class Task:
 
     @staticmethod
     def _judged(tree, copies, allowed, place=None):
-        """The archives that fit this node, by kernel; one that does not is refused. With a directory ``place`` as in :meth:`_kept`."""
+        """The archives that fit this node, by kernel; one that does not is refused. With a ``place`` as in :meth:`_kept`."""
         archives = {}
         for number, item in enumerate(copies):
-            plain = os.path.join(place, "given-%d.tar" % number) if place else None
+            taken = place.directory("given-%d" % number) if place else None
             try:
-                for kernel in tree.judge(item["copy"], allowed, item["source"], item["path"], item["sha256"], plain):
-                    archives[kernel] = plain or item["copy"]
+                for kernel in tree.judge(item["copy"], allowed, item["source"], item["path"], item["sha256"], taken):
+                    archives[kernel] = taken or item["copy"]
             except trees.TreeError as exc:
                 raise trees.TreeError("The archive %s does not fit this node: %s." % (item["path"], exc)) from exc
         return archives
@@ -304,8 +308,8 @@ class Task:
         return dict(self._result(name, steps, view, None, bool(steps), wanted), exported=exported)
 
     def _import(self, acting):
-        with trees.private_copies(self.params["import_files"]) as copies, trees.private_directory() as place:
-            return self._import_copies(copies, acting, place if acting else None)
+        with trees.private_copies(self.params["import_files"]) as copies, self._place(acting) as place:
+            return self._import_copies(copies, acting, place)
 
     @staticmethod
     def _archive_name(item):

@@ -27,6 +27,7 @@ INFO = "dkms_binaries_only"
 MAIN = "dkms_main_tree"
 # Where a node keeps archives: of what it had, for the way back, and of what it shall get. Nobody but root writes there.
 STORE = "/var/lib/gpufleet/dkms"
+WORKPLACE = ".gpufleet-import"
 SOURCE = re.compile(r"^# source ([0-9a-f]{64})$", re.M)
 CONF_FIELD = re.compile(r"""^\s*(?P<key>PACKAGE_NAME|PACKAGE_VERSION)=["']?(?P<value>[^"'\s#]+)""", re.M)
 
@@ -163,6 +164,37 @@ def private_directory():
         shutil.rmtree(directory)
 
 
+class Workplace:
+    """Where an archive becomes a tree before DKMS gets it: beside DKMS's trees, so that it is moved and not copied, and by a name that DKMS passes over.
+
+    It is made when it is first needed, and what a killed run left there is removed then. Without a DKMS tree it is anywhere.
+    """
+
+    def __init__(self, root):
+        self.beside, self.path, self.umask = files.under(root, dkms.TREE), None, None
+
+    def directory(self, name):
+        """A new directory in it."""
+        if self.path is None and os.path.isdir(self.beside):
+            path = os.path.join(self.beside, WORKPLACE)
+            shutil.rmtree(path, ignore_errors=True)
+            os.mkdir(path, 0o700)
+            self.path = path
+        elif self.path is None:
+            self.path = tempfile.mkdtemp(prefix="gpufleet-dkms-")
+        os.mkdir(os.path.join(self.path, name))
+        return os.path.join(self.path, name)
+
+    def __enter__(self):
+        self.umask = os.umask(0o022)  # as dkms does: everybody may read its tree
+        return self
+
+    def __exit__(self, *exc):
+        os.umask(self.umask)
+        if self.path is not None:
+            shutil.rmtree(self.path)
+
+
 @contextlib.contextmanager
 def private_copies(paths):
     """Copies of archives in a directory that only this user can enter, each checked against its digest.
@@ -208,24 +240,11 @@ class _Source:
         return self.digest.hexdigest()
 
 
-class _Tee:
-    """What is read of a stream is written to a file as well."""
-
-    def __init__(self, stream, output):
-        self.stream, self.output = stream, output
-
-    def read(self, size):
-        block = self.stream.read(size)
-        self.output.write(block)
-        return block
-
-
-def inspect(path, take=None, plain=None):
+def inspect(path, take=None):
     """``{name, version, conf, sha256, kernels: {(kernel, arch): {"module": member, "compiler": id}}}`` of an archive, which is read once.
 
-    Raises TreeError for anything but plain files and directories at the places where DKMS writes them. The main modules are written to the directory
-    ``take``, where one is given, and its path is their ``"file"``. ``plain``, where it is given, is written: the same tree as a tar that is not compressed,
-    made of nothing but what was looked at. ``dkms ldtarball`` of every version takes it (2.2 to 3.2), in a third of the time.
+    Raises TreeError for anything but plain files and directories at the places where DKMS writes them. What is built is written to the directory ``take``,
+    where one is given, as KERNEL/ARCH/..., and the path of a main module is its ``"file"``.
     """
     try:
         stream = open(path, "rb")
@@ -235,40 +254,28 @@ def inspect(path, take=None, plain=None):
         source = _Source(stream)
         try:
             with tarfile.open(fileobj=source, mode="r|*", bufsize=READ_BYTES) as archive:
-                if not plain:
-                    tree = _inspect(archive, take, None)
-                else:
-                    with tarfile.open(plain, "w|", bufsize=READ_BYTES, format=tarfile.GNU_FORMAT) as output:
-                        tree = _inspect(archive, take, output)
+                tree = _inspect(archive, take)
         except (tarfile.TarError, EOFError) as exc:
             raise TreeError("it is not a readable tar archive: %s" % exc) from exc
+        for (kernel, arch), item in tree["kernels"].items():
+            if take and item["module"]:
+                item["file"] = os.path.join(take, kernel, arch, "module", os.path.basename(item["module"]))
         return dict(tree, sha256=source.sha256())
 
 
-def _inspect(archive, take, output):
+def _inspect(archive, take):
     kernels, texts, total, count = {}, {}, 0, 0
     for member in archive:
         count, total = count + 1, total + member.size
         if count > MAX_MEMBERS or total > MAX_BYTES:
             raise TreeError("it holds more than a DKMS tree does (%d members, %d bytes)" % (count, total))
         parts = member_parts(member)
-        data = target = None
         if parts[:1] == [INFO] and len(parts) == 2 and member.isfile():
-            data = _small(archive, member, 1024 * 1024)
-            texts[parts[1]] = data.decode("utf-8", "replace")
+            texts[parts[1]] = _small(archive, member, 1024 * 1024).decode("utf-8", "replace")
         elif parts[:1] == [MAIN] and len(parts) > 3:
-            item = kernels.setdefault((parts[1], parts[2]), {"module": None, "compiler": None})
-            if parts[3] == "module" and len(parts) == 5 and modules.MAIN.match(parts[4]) and member.isfile():
-                if item["module"]:
-                    raise TreeError("it holds two main modules for kernel %s, %s and %s" % (parts[1], item["module"], member.name))
-                item["module"] = member.name
-                if take:
-                    target = item["file"] = os.path.join(take, "%d" % len(kernels), parts[4])
-            if parts[3] == "log" and len(parts) == 5 and parts[4] in (".config", "config-%s" % parts[1]) and member.isfile():
-                data = _small(archive, member, 4 * 1024 * 1024)
-                item["compiler"] = dkms.compiler_id(data.decode("utf-8", "replace"))
-        if target or (output and parts):
-            _pass_on(archive, member, parts, data, target, output)
+            data = _built(archive, member, parts, kernels.setdefault((parts[1], parts[2]), {"module": None, "compiler": None}))
+            if take:
+                _take(archive, member, data, os.path.join(take, *parts[1:]))
     conf = texts.get("dkms.conf", "")
     fields = dict((found.group("key"), found.group("value")) for found in CONF_FIELD.finditer(conf))
     name, version = (texts.get(key, "").strip() for key in ("PACKAGE_NAME", "PACKAGE_VERSION"))
@@ -305,6 +312,21 @@ def member_parts(member):
     return parts
 
 
+def _built(archive, member, parts, item):
+    """Note what a member says of the kernel that it is for; answers what was read of it."""
+    if not member.isfile() or len(parts) != 5:
+        return None
+    if parts[3] == "module" and modules.MAIN.match(parts[4]):
+        if item["module"]:
+            raise TreeError("it holds two main modules for kernel %s, %s and %s" % (parts[1], item["module"], member.name))
+        item["module"] = member.name
+    if parts[3] != "log" or parts[4] not in (".config", "config-%s" % parts[1]):
+        return None
+    data = _small(archive, member, 4 * 1024 * 1024)
+    item["compiler"] = dkms.compiler_id(data.decode("utf-8", "replace"))
+    return data
+
+
 def _small(archive, member, limit):
     """What is in a member that is read as text."""
     if member.size > limit:
@@ -312,38 +334,30 @@ def _small(archive, member, limit):
     return archive.extractfile(member).read()
 
 
-def _pass_on(archive, member, parts, data, target, output):
-    """Write a member to a file, to another archive, or to both; ``data`` is what was read of it already."""
-    content = archive.extractfile(member) if data is None and member.isfile() else io.BytesIO(data or b"")
-    if not target:
-        output.addfile(_rewritten(member, parts), content)
-        return
-    os.mkdir(os.path.dirname(target))
-    with open(target, "wb") as stream:
-        if output:
-            output.addfile(_rewritten(member, parts), _Tee(content, stream))
-        else:
-            shutil.copyfileobj(content, stream, READ_BYTES)
+def _take(archive, member, data, path):
+    """Write a member, of which ``data`` was read already, with rights of our own and no owner but this process's."""
+    try:
+        if member.isdir():
+            os.makedirs(path, 0o755, exist_ok=True)
+            return
+        os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
+        stream = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "wb")
+    except (FileExistsError, NotADirectoryError) as exc:
+        raise TreeError("its member %s is where another one is" % member.name) from exc
+    with stream:
+        shutil.copyfileobj(archive.extractfile(member) if data is None else io.BytesIO(data), stream, READ_BYTES)
 
 
-def _rewritten(member, parts):
-    """The header that a member gets: of its own it keeps the path, the size and the time, and neither owner nor rights."""
-    header = tarfile.TarInfo("./" + "/".join(parts))
-    header.type, header.mode = (tarfile.DIRTYPE, 0o755) if member.isdir() else (tarfile.REGTYPE, 0o644)
-    header.size, header.mtime = member.size if member.isfile() else 0, int(member.mtime)
-    return header
-
-
-def examine(path, runner, sha256=None, plain=None):
+def examine(path, runner, sha256=None, take=None):
     """``(tree, described)``: :func:`inspect`, and what modinfo says of the main module of each (kernel, arch).
 
-    Modules are taken out into a private directory, and modinfo sees none of an archive that has another digest than ``sha256``. The answer is
-    remembered for as long as the file is the same, unless ``plain`` is to be written.
+    modinfo sees nothing of an archive that has another digest than ``sha256``. The answer is remembered for as long as the file is the same, unless the
+    directory ``take`` is to be filled; without one what is built is written to a private directory for as long as this takes.
     """
     key = (path,) + _signature(path)
-    if plain or key not in _EXAMINED:
+    if take or key not in _EXAMINED:
         with private_directory() as directory:
-            tree = inspect(path, directory, plain)
+            tree = inspect(path, take or directory)
             if sha256 and tree["sha256"] != sha256:
                 raise TreeError("its sha256 is %s, and %s was wanted" % (tree["sha256"], sha256))
             described = dict((which, modules.describe("/", item["file"], runner)) for which, item in tree["kernels"].items() if item["module"])

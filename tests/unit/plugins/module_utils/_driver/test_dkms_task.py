@@ -255,10 +255,12 @@ def test_imported_where_it_is_added_already(node, exported):
     assert actions(run(node, "imported", import_files=[exported["path"]])) == ["load", "install"]
 
 
-def test_a_load_that_only_says_it_worked_is_noticed(node, exported):
-    node.lie = {"ldtarball"}
-    with pytest.raises(dkms_act.ActError, match="Afterwards DKMS has it as 'absent'"):
+@pytest.mark.parametrize("answer", [None, (2, "", "Error! Could not find module source directory.")])
+def test_a_load_of_what_cannot_be_added_is_noticed(node, exported, answer):
+    node.lie, node.fail = (set(), {"add": answer}) if answer else ({"add"}, {})
+    with pytest.raises(dkms_act.ActError, match="dkms add of nvidia-current %s for kernel %s failed with rc %d" % (NEW, KERNEL, answer[0] if answer else 0)):
         task(node, "imported", import_files=[exported["path"]]).run()
+    assert not os.path.exists(node.tree(NEW, KERNEL))
 
 
 def test_imported_before_the_package_is_installed(tmp_path, exported):
@@ -410,19 +412,39 @@ def test_built_from_the_store_where_it_has_an_archive(tmp_path, exported):
 
 
 @pytest.mark.parametrize("given", [True, False])
-def test_dkms_gets_what_was_looked_at_uncompressed_and_in_a_private_place(tmp_path, exported, monkeypatch, given):
-    node, seen, load = FakeNode(tmp_path / "new"), [], FakeNode.do_ldtarball
-
-    def watch(self, options, force):
-        with open(options["--archive"], "rb") as stream:
-            seen.append((options["--archive"], stream.read(2), os.stat(os.path.dirname(options["--archive"])).st_mode & 0o777))
-        return load(self, options, force)
-    monkeypatch.setattr(FakeNode, "do_ldtarball", watch)
+@pytest.mark.parametrize("added", [True, False])
+def test_what_was_looked_at_is_moved_to_where_dkms_has_what_it_built(tmp_path, exported, monkeypatch, given, added):
+    node, moved, move = FakeNode(tmp_path / "new"), [], shutil.move
+    monkeypatch.setattr(dkms_act.shutil, "move", lambda source, target: moved.append((source, target)) or move(source, target))
+    if added:
+        node.do_add({"-v": NEW}, False)
+        write(node.tree(NEW), "%s/%s/module/left" % (KERNEL, ARCH), "x")
     if not given:
         keep(node, exported)
-    assert actions(run(node, import_files=[exported["path"]] if given else None)) == ["load", "install"]
-    (path, start, mode), = seen
-    assert start == b"./" and mode == 0o700 and not os.path.exists(os.path.dirname(path))
+    before = os.umask(0o077)
+    try:
+        result = run(node, import_files=[exported["path"]] if given else None)
+    finally:
+        assert os.umask(before) == 0o077
+    assert actions(result) == (["clear"] if added else []) + ["load", "install"]
+    assert [call[1] for call in node.calls if call[0] == "dkms" and call[1] != "status"] == ([] if added else ["add"]) + ["install"]
+    (source, target), = moved
+    assert target == node.tree(NEW, KERNEL, ARCH) and not os.path.exists(source) and (trees.WORKPLACE in source) is added
+    assert [os.stat(os.path.join(target, name)).st_mode & 0o777 for name in ("", "module", "module/nvidia-current.ko")] == [0o755, 0o755, 0o644]
+    assert sorted(os.listdir(target)) == ["log", "module"] and os.listdir(os.path.join(target, "module")) == ["nvidia-current.ko"]
+    assert trees.WORKPLACE not in os.listdir(node.path(dkms_act.dkms.TREE))
+
+
+@pytest.mark.parametrize("where", [KERNEL, KERNEL + "/" + ARCH])
+def test_nothing_is_put_in_the_place_of_a_link(tmp_path, exported, where):
+    node, outside = FakeNode(tmp_path / "new"), tmp_path / "outside"
+    node.do_add({"-v": NEW}, False)
+    outside.mkdir()
+    os.makedirs(os.path.dirname(node.tree(NEW, where)), exist_ok=True)
+    os.symlink(str(outside), node.tree(NEW, where))
+    with pytest.raises(dkms_act.ActError, match="is a link or lies below one"):
+        dkms_act.Tree("nvidia-current", NEW, node, node.root, arch=ARCH).load(KERNEL, str(tmp_path))
+    assert os.listdir(str(outside)) == []
 
 
 @pytest.mark.parametrize("spoil, unfit", [("cut", 0), ("other digest", 0), ("other source", 1)])

@@ -263,6 +263,25 @@ def test_a_load_of_what_cannot_be_added_is_noticed(node, exported, answer):
     assert not os.path.exists(node.tree(NEW, KERNEL))
 
 
+def test_an_import_is_read_back_and_one_that_is_settled_is_not_read_twice(node, exported):
+    node.lie = {"install"}
+    with pytest.raises(dkms_act.ActError, match="not in place, though every command ended well: kernel %s: built, module on disk: none" % KERNEL):
+        task(node, "imported", import_files=[exported["path"]]).run()
+    node.lie = set()
+    assert actions(run(node, "imported", import_files=[exported["path"]])) == ["install"]
+    node.calls.clear()
+    assert task(node, "imported", import_files=[exported["path"]]).run()["changed"] is False
+    assert len([call for call in node.calls if call[:2] == ["dkms", "status"]]) == 1
+
+
+def test_what_is_there_for_the_kernel_is_replaced_and_not_mixed_with(node, tmp_path):
+    node.do_add({"-v": NEW}, False)
+    write(node.tree(NEW), "%s/%s/module/old" % (KERNEL, ARCH), "x")
+    write(str(tmp_path / "taken"), "%s/%s/module/new" % (KERNEL, ARCH), "x")
+    dkms_act.Tree("nvidia-current", NEW, node, node.root, arch=ARCH).load(KERNEL, str(tmp_path / "taken"))
+    assert os.listdir(node.tree(NEW, KERNEL, ARCH)) == ["module"] and os.listdir(node.tree(NEW, KERNEL, ARCH, "module")) == ["new"]
+
+
 def test_imported_before_the_package_is_installed(tmp_path, exported):
     node = FakeNode(tmp_path / "new", versions=())
     result = run(node, "imported", import_files=[exported["path"]])

@@ -18,8 +18,8 @@ description:
     compiles once for each driver version, kernel, architecture and compiler.
   - After every change it reads back the state of DKMS and the version inside the module file; it does not trust an exit status.
   - What an interrupted or failed build left in the DKMS tree is found and cleared before the next build.
-  - A change holds the node's lock C(/run/gpufleet.lock). It goes on when the controller or the connection is lost, and the
-    lock stays with the commands that it started.
+  - A change holds the node's lock C(/run/gpufleet.lock), and where the lock is free so does looking whether one is due. A change goes on when the
+    controller or the connection is lost, and the lock stays with the commands that it started.
 requirements:
   - C(dkms) and C(modinfo) on the node
 attributes:

@@ -18,8 +18,8 @@ description:
     compiles once for each driver version, kernel, architecture and compiler.
   - After every change it reads back the state of DKMS and the version inside the module file; it does not trust an exit status.
   - What an interrupted or failed build left in the DKMS tree is found and cleared before the next build.
-  - A change holds the node's lock C(/run/gpufleet.lock). It goes on when the controller or the connection is lost, and the
-    lock stays with the commands that it started.
+  - A change holds the node's lock C(/run/gpufleet.lock), and where the lock is free so does looking whether one is due. A change goes on when the
+    controller or the connection is lost, and the lock stays with the commands that it started.
 requirements:
   - C(dkms) and C(modinfo) on the node
 attributes:
@@ -243,21 +243,21 @@ import time
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import dkms_act, lock, runner, trees
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.dkms_task import Task
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.dkms_task import Task, at_once
 
 MIN_BUILD_TIMEOUT_S = 3600
 
 
+def node_lock(params, timeout_s):
+    lock.ignore_hangup()
+    step = params["step"] or "%s %s %s" % (params["state"], params["name"] or "", params["version"])
+    return lock.NodeLock(owner={"module": "dkms_module", "rollout_id": params["rollout_id"], "step": step}, timeout_s=timeout_s)
+
+
 def change(module, params):
     """Hold the node, look again, and do it."""
-    lock.ignore_hangup()
-    owner = {
-        "module": "dkms_module",
-        "rollout_id": params["rollout_id"],
-        "step": params["step"] or "%s %s %s" % (params["state"], params["name"] or "", params["version"]),
-    }
     deadline = time.monotonic() + params["lock_timeout_s"]
-    with lock.NodeLock(owner=owner, timeout_s=params["lock_timeout_s"]) as held:
+    with node_lock(params, params["lock_timeout_s"]) as held:
         others = dkms_act.wait_for_others(deadline)
         if others:
             module.fail_json(
@@ -266,8 +266,7 @@ def change(module, params):
                 processes=others,
             )
         result = Task(params, runner.Runner(pass_fds=[held.fd])).run()
-    result["lock_waited_s"] = held.waited_s
-    return result
+    return dict(result, lock_waited_s=held.waited_s)
 
 
 def tell(module, result):
@@ -318,10 +317,10 @@ def main():
             needs, compiles = Task(params, runner.Runner()).asks()
             if needs or compiles:
                 module.exit_json(changed=False, needs_archives=sorted(needs.values()), compiles=sorted(compiles.values()))
-        if module.check_mode or not Task(params, runner.Runner()).due():
-            result = Task(params, runner.Runner()).preview()
-        else:
-            result = change(module, params)
+        result = None if module.check_mode else at_once(node_lock(params, 0), lambda fd: Task(params, runner.Runner(pass_fds=[fd])))
+        if result is None:
+            look = module.check_mode or not Task(params, runner.Runner()).due()
+            result = Task(params, runner.Runner()).preview() if look else change(module, params)
     except lock.LockTimeout as exc:
         module.fail_json(msg=str(exc), lock=exc.holder)
     except dkms_act.ActError as exc:

@@ -212,10 +212,6 @@ def export_command(name, version, kernel, arch, archive, apart=None):
     return command("mktarball", name, version, kernel, arch, apart=apart) + ["--binaries-only", "--archive", archive]
 
 
-def import_command(archive, force=False):
-    return ["dkms", "ldtarball", "--archive", archive] + (["--force"] if force else [])
-
-
 def tree_name(name, version, kernel, arch, compiler):
     """The file name of an exported tree."""
     for field, value in (("name", name), ("version", version), ("kernel", kernel), ("arch", arch), ("compiler", compiler)):

@@ -129,16 +129,24 @@ class Tree:
             if path.count("/") > base.count("/") and not files.listing(above):
                 os.rmdir(above)
 
-    def load(self, kernel, archive):
-        """Give an archive to DKMS. With --force it answers 3 for a module it knows already, though it loaded it: its tree or its status decides."""
-        rc, out, err = self.runner(dkms.import_command(archive, force=True), COMMAND_TIMEOUT_S)
-        # Without modules there the install that follows would compile them. Status costs more than all else in between.
-        if rc == 0 and files.listing(files.under(self.root, dkms.TREE, self.name, self.version, kernel, self.arch, "module")):
-            return
-        state = dkms.state_of(dkms.read(self.root, self.runner)["entries"], self.name, self.version, kernel)
-        if state not in ("built", "installed", "differs"):
-            error = self.failure("ldtarball", kernel, rc, out, err)
-            raise ActError("%s\nAfterwards DKMS has it as '%s'." % (error, state), **error.details)
+    def load(self, kernel, taken):
+        """Give DKMS what was built for a kernel, out of the directory that :meth:`judge` filled.
+
+        It is what ``dkms ldtarball --force`` does of an archive without source, for this kernel and nothing else: the module is added where it is not,
+        and the directory of the kernel is put in its place. Moved and not unpacked, it is never there by half, and costs next to nothing.
+        """
+        base = files.under(self.root, dkms.TREE, self.name, self.version)
+        if not os.path.lexists(os.path.join(base, "source")):
+            rc, out, err = self.runner(dkms.command("add", self.name, self.version), COMMAND_TIMEOUT_S)
+            if rc or not os.path.lexists(os.path.join(base, "source")):
+                raise self.failure("add", kernel, rc, out, err)
+        target = os.path.join(base, kernel, self.arch)
+        if os.path.islink(os.path.dirname(target)) or os.path.islink(target):
+            raise ActError("%s is a link or lies below one, and nothing is put in its place. Next step: look at that path." % target, kernel=kernel)
+        if os.path.lexists(target):
+            shutil.rmtree(target)
+        os.makedirs(os.path.dirname(target), 0o755, exist_ok=True)
+        shutil.move(os.path.join(taken, kernel, self.arch), target)
 
     def export(self, kernel, directory, compiler, apart=None):
         """Write one kernel's built modules and their digest; the archive appears under its name only when it is whole and right.
@@ -267,9 +275,12 @@ class Tree:
             "secure_boot": secureboot.read(self.root, self.runner),
         }
 
-    def judge(self, copy, wanted_kernels, source=None, path=""):
-        """The kernels an archive holds; raises TreeError when it does not fit this node."""
-        tree, described = trees.examine(copy, self.runner)
+    def judge(self, copy, wanted_kernels, source=None, path="", sha256=None, take=None):
+        """The kernels an archive holds; raises TreeError when it does not fit this node, or is not the one of that digest.
+
+        The directory ``take`` gets what :meth:`load` needs.
+        """
+        tree, described = trees.examine(copy, self.runner, sha256, take)
         trees.name_compiler(tree, path)
         why = trees.refusals(tree, self.node(wanted_kernels), described)
         if source and trees.other_source(source, trees.source_digest(self.root, self.name, self.version)):

@@ -8,11 +8,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import time
 
-from . import dkms, dkms_act, dkms_plan, files, kernels, trees
+from . import dkms, dkms_act, dkms_plan, files, kernels, lock, trees
 from .dkms_act import ActError, Tree
 from .dkms_apart import Workshop, refuse_without_room
+
+
+def at_once(held, make):
+    """The result of a task that looks and acts in one go, where nobody else is at work on the node: its state is read once less. Else None.
+
+    ``held`` is the node's lock, ``make`` makes the task for the lock's descriptor. Looking without the lock comes first only where it is not free.
+    """
+    try:
+        held.acquire()
+    except (lock.LockTimeout, PermissionError):
+        return None
+    try:
+        if dkms_act.wait_for_others(time.monotonic()):
+            return None
+        result = make(held.fd).run()
+    finally:
+        held.release()
+    return dict(result, lock_waited_s=held.waited_s if result["changed"] else None)
 
 
 class Task:
@@ -124,30 +144,39 @@ class Task:
     def _store(self):
         return files.under(self.root, self.params.get("store_dir") or trees.STORE)
 
-    def _kept(self, tree, wanted):
-        """``(archives, unfit)``: the whole archives of the store by kernel, those that fit this node, and why the others do not."""
+    def _kept(self, tree, wanted, place=None):
+        """``(archives, unfit)``: the whole archives of the store by kernel, those that fit this node, and why the others do not.
+
+        With a ``place`` (:class:`trees.Workplace`) each archive is read only once, and becomes a directory there for DKMS: that is what is named then.
+        """
         archives, unfit = {}, []
         for kernel, found in sorted(self._archive_names(tree.name, wanted).items()):
             path = os.path.join(self._store(), found)
-            if not trees.whole(path):
+            digest = trees.promised(path) if place else trees.whole(path)
+            if not digest:
                 continue
+            taken = place.directory("kept-%s" % kernel) if place else None
             try:
-                tree.judge(path, [kernel], trees.source_of(path), path)
-                archives[kernel] = path
+                tree.judge(path, [kernel], trees.source_of(path), path, digest, taken)
+                archives[kernel] = taken or path
             except trees.TreeError as exc:
-                unfit.append("%s: %s" % (path, exc))
+                if trees.whole(path):
+                    unfit.append("%s: %s" % (path, exc))
         return archives, unfit
 
     def _build(self, name, acting):
-        with trees.private_copies(self.params["import_files"] or []) as copies:
-            return self._build_with(copies, name, acting)
+        with trees.private_copies(self.params["import_files"] or []) as copies, self._place(acting) as place:
+            return self._build_with(copies, name, acting, place)
 
-    def _build_with(self, copies, name, acting):
+    def _place(self, acting):
+        return trees.Workplace(self.root) if acting else contextlib.nullcontext()
+
+    def _build_with(self, copies, name, acting, place):
         tree, wanted = self._tree(name), self._kernels()
         view = self._view(name, wanted)
-        archives = self._judged(tree, copies, wanted)
+        archives = self._judged(tree, copies, wanted, place)
         due = [] if self.params["force"] else [kernel for kernel in dkms_plan.uncompiled(wanted, view, self.version) if kernel not in archives]
-        kept, unfit = self._kept(tree, due)
+        kept, unfit = self._kept(tree, due, place)
         archives.update(kept)
         coming = [] if acting else self._coming(name, wanted, view)
         steps, problems = dkms_plan.built(wanted, view, name, self.version, self.params["force"], sorted(archives) + coming)
@@ -155,7 +184,7 @@ class Task:
         if tree.staged():
             steps.append(dkms_plan.step("unstage"))
         self._perform(tree, steps, acting, archives)
-        now = tree.verify_present(wanted) if acting else None
+        now = tree.verify_present(wanted) if acting and steps else None
         compiled, warnings = self._publish(tree, [item["kernel"] for item in steps if item["action"] == "build"], acting)
         stale = dkms_plan.remove_stale((now or view)["entries"], name, self.version) if self.params.get("remove_stale") else []
         self._perform(tree, stale, acting)
@@ -231,13 +260,14 @@ class Task:
             return [workshop.compile(kernel, self._made_store(), compilers[kernel]) for kernel in wanted]
 
     @staticmethod
-    def _judged(tree, copies, allowed):
-        """The archives that fit this node, by kernel; one that does not is refused."""
+    def _judged(tree, copies, allowed, place=None):
+        """The archives that fit this node, by kernel; one that does not is refused. With a ``place`` as in :meth:`_kept`."""
         archives = {}
-        for item in copies:
+        for number, item in enumerate(copies):
+            taken = place.directory("given-%d" % number) if place else None
             try:
-                for kernel in tree.judge(item["copy"], allowed, item["source"], item["path"]):
-                    archives[kernel] = item["copy"]
+                for kernel in tree.judge(item["copy"], allowed, item["source"], item["path"], item["sha256"], taken):
+                    archives[kernel] = taken or item["copy"]
             except trees.TreeError as exc:
                 raise trees.TreeError("The archive %s does not fit this node: %s." % (item["path"], exc)) from exc
         return archives
@@ -278,8 +308,8 @@ class Task:
         return dict(self._result(name, steps, view, None, bool(steps), wanted), exported=exported)
 
     def _import(self, acting):
-        with trees.private_copies(self.params["import_files"]) as copies:
-            return self._import_copies(copies, acting)
+        with trees.private_copies(self.params["import_files"]) as copies, self._place(acting) as place:
+            return self._import_copies(copies, acting, place)
 
     @staticmethod
     def _archive_name(item):
@@ -288,10 +318,10 @@ class Task:
         except trees.TreeError as exc:
             raise trees.TreeError("The archive %s cannot be used: %s." % (item["path"], exc)) from exc
 
-    def _import_copies(self, copies, acting):
+    def _import_copies(self, copies, acting, place):
         name = self.params["name"] or self._archive_name(copies[0])
         tree = self._tree(name)
-        archives = self._judged(tree, copies, self._kernels())
+        archives = self._judged(tree, copies, self._kernels(), place)
         missing = [kernel for kernel in self.params["kernels"] or [] if kernel not in archives]
         if missing:
             raise ActError("None of the archives is for kernel %s. Nothing was changed." % ", ".join(missing))
@@ -311,7 +341,7 @@ class Task:
             if tree.staged():
                 steps.append(dkms_plan.step("unstage"))
         self._perform(tree, steps, acting, archives)
-        now = tree.verify_present(wanted) if acting else None
+        now = tree.verify_present(wanted) if acting and steps else None
         return self._result(name, steps, view, now, bool(steps), wanted)
 
     # what they share

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import hashlib
+import io
 import os
 import re
 import shutil
@@ -26,11 +27,13 @@ INFO = "dkms_binaries_only"
 MAIN = "dkms_main_tree"
 # Where a node keeps archives: of what it had, for the way back, and of what it shall get. Nobody but root writes there.
 STORE = "/var/lib/gpufleet/dkms"
+WORKPLACE = ".gpufleet-import"
 SOURCE = re.compile(r"^# source ([0-9a-f]{64})$", re.M)
 CONF_FIELD = re.compile(r"""^\s*(?P<key>PACKAGE_NAME|PACKAGE_VERSION)=["']?(?P<value>[^"'\s#]+)""", re.M)
 
 
-READ_BYTES = 1024 * 1024
+# Larger blocks cost more: each is a mapping of its own, which the kernel fills with zeros first.
+READ_BYTES = 64 * 1024
 # Of this process, by the path of a file and its signature.
 _EXAMINED, _DIGESTS = {}, {}
 
@@ -42,9 +45,16 @@ class TreeError(Exception):
 def sha256_of(path):
     digest = hashlib.sha256()
     with open(path, "rb") as handle:
-        for block in iter(lambda: handle.read(1024 * 1024), b""):
+        for block in iter(lambda: handle.read(READ_BYTES), b""):
             digest.update(block)
     return digest.hexdigest()
+
+
+def known_sha256(path):
+    """The same, read once for as long as the file is the same: a task looks before and after it has the node to itself."""
+    key = (path,) + _signature(path)
+    _DIGESTS[key] = digest = _DIGESTS.get(key) or sha256_of(path)
+    return digest
 
 
 def expected_sha256(path):
@@ -88,7 +98,7 @@ def digest_below(base):
         directories.sort()
         for each in sorted(names):
             path = os.path.join(top, each)
-            there, value = True, os.readlink(path) if os.path.islink(path) else sha256_of(path)
+            there, value = True, os.readlink(path) if os.path.islink(path) else known_sha256(path)
             total.update(("%s\0%s\n" % (os.path.relpath(path, base), value)).encode("utf-8", "surrogateescape"))
     return total.hexdigest() if there else None
 
@@ -115,10 +125,17 @@ def write_atomic(path, data):
 def whole(path):
     """The digest of an archive that is there with the digest beside it, and agrees with it; else None."""
     try:
-        key = (path,) + _signature(path)
-        _DIGESTS[key] = digest = _DIGESTS.get(key) or sha256_of(path)
+        digest = known_sha256(path)
         return digest if digest == expected_sha256(path) else None
     except (OSError, TreeError):
+        return None
+
+
+def promised(path):
+    """The digest beside an archive that is there, which whoever reads the archive still has to compare; else None."""
+    try:
+        return expected_sha256(path) if os.path.isfile(path) else None
+    except TreeError:
         return None
 
 
@@ -138,43 +155,112 @@ def superfluous(kept, version, kernels, versions=2):
 
 
 @contextlib.contextmanager
+def private_directory():
+    """A directory that only this user can enter, as long as it is needed."""
+    directory = tempfile.mkdtemp(prefix="gpufleet-dkms-")
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory)
+
+
+class Workplace:
+    """Where an archive becomes a tree before DKMS gets it: beside DKMS's trees, so that it is moved and not copied, and by a name that DKMS passes over.
+
+    It is made when it is first needed, and what a killed run left there is removed then. Without a DKMS tree it is anywhere.
+    """
+
+    def __init__(self, root):
+        self.beside, self.path, self.umask = files.under(root, dkms.TREE), None, None
+
+    def directory(self, name):
+        """A new directory in it."""
+        if self.path is None and os.path.isdir(self.beside):
+            path = os.path.join(self.beside, WORKPLACE)
+            shutil.rmtree(path, ignore_errors=True)
+            os.mkdir(path, 0o700)
+            self.path = path
+        elif self.path is None:
+            self.path = tempfile.mkdtemp(prefix="gpufleet-dkms-")
+        os.mkdir(os.path.join(self.path, name))
+        return os.path.join(self.path, name)
+
+    def __enter__(self):
+        self.umask = os.umask(0o022)  # as dkms does: everybody may read its tree
+        return self
+
+    def __exit__(self, *exc):
+        os.umask(self.umask)
+        if self.path is not None:
+            shutil.rmtree(self.path)
+
+
+@contextlib.contextmanager
 def private_copies(paths):
     """Copies of archives in a directory that only this user can enter, each checked against its digest.
 
     What is looked into is what is loaded: nobody can change it in between.
     """
-    directory = tempfile.mkdtemp(prefix="gpufleet-dkms-")
-    try:
+    with private_directory() as directory:
         copies = []
         for index, path in enumerate(paths):
-            copy = os.path.join(directory, "%d.dkms.tar.gz" % index)
+            copy_path = os.path.join(directory, "%d.dkms.tar.gz" % index)
             try:
                 wanted = expected_sha256(path)
-                shutil.copyfile(path, copy)
+                shutil.copyfile(path, copy_path)
             except FileNotFoundError as exc:
                 raise TreeError("The archive %s cannot be used: it is not there." % path) from exc
             except TreeError as exc:
                 raise TreeError("The archive %s cannot be used: %s." % (path, exc)) from exc
-            found = sha256_of(copy)
+            found = sha256_of(copy_path)
             if found != wanted:
                 raise TreeError("The archive %s cannot be used: its sha256 is %s, and %s.sha256 says %s." % (path, found, path, wanted))
-            copies.append({"path": path, "copy": copy, "sha256": found, "source": source_of(path)})
+            copies.append({"path": path, "copy": copy_path, "sha256": found, "source": source_of(path)})
         yield copies
-    finally:
-        shutil.rmtree(directory)
+
+
+class _Source:
+    """An archive's file, and the digest of what was read of it. What is wrong with it is a TreeError, unlike what is wrong where something is written."""
+
+    def __init__(self, stream):
+        self.stream, self.digest = stream, hashlib.sha256()
+
+    def read(self, size):
+        try:
+            block = self.stream.read(size)
+        except OSError as exc:
+            raise TreeError("it is not a readable tar archive: %s" % exc) from exc
+        self.digest.update(block)
+        return block
+
+    def sha256(self):
+        """Of the whole file: what follows the end of the archive counts."""
+        while self.read(READ_BYTES):
+            pass
+        return self.digest.hexdigest()
 
 
 def inspect(path, take=None):
-    """``{name, version, conf, kernels: {(kernel, arch): {"module": member, "compiler": id}}}`` of an archive, which is read once.
+    """``{name, version, conf, sha256, kernels: {(kernel, arch): {"module": member, "compiler": id}}}`` of an archive, which is read once.
 
-    Raises TreeError for anything but plain files and directories at the places where DKMS writes them. The main modules are written to the directory
-    ``take``, where one is given, and its path is their ``"file"``.
+    Raises TreeError for anything but plain files and directories at the places where DKMS writes them. What is built is written to the directory ``take``,
+    where one is given, as KERNEL/ARCH/..., and the path of a main module is its ``"file"``.
     """
     try:
-        with tarfile.open(path, "r|*", bufsize=READ_BYTES) as archive:
-            return _inspect(archive, take)
-    except (tarfile.TarError, OSError, EOFError) as exc:
+        stream = open(path, "rb")
+    except OSError as exc:
         raise TreeError("it is not a readable tar archive: %s" % exc) from exc
+    with stream:
+        source = _Source(stream)
+        try:
+            with tarfile.open(fileobj=source, mode="r|*", bufsize=READ_BYTES) as archive:
+                tree = _inspect(archive, take)
+        except (tarfile.TarError, EOFError) as exc:
+            raise TreeError("it is not a readable tar archive: %s" % exc) from exc
+        for (kernel, arch), item in tree["kernels"].items():
+            if take and item["module"]:
+                item["file"] = os.path.join(take, kernel, arch, "module", os.path.basename(item["module"]))
+        return dict(tree, sha256=source.sha256())
 
 
 def _inspect(archive, take):
@@ -185,15 +271,11 @@ def _inspect(archive, take):
             raise TreeError("it holds more than a DKMS tree does (%d members, %d bytes)" % (count, total))
         parts = member_parts(member)
         if parts[:1] == [INFO] and len(parts) == 2 and member.isfile():
-            texts[parts[1]] = archive.extractfile(member).read(1024 * 1024).decode("utf-8", "replace")
+            texts[parts[1]] = _small(archive, member, 1024 * 1024).decode("utf-8", "replace")
         elif parts[:1] == [MAIN] and len(parts) > 3:
-            item = kernels.setdefault((parts[1], parts[2]), {"module": None, "compiler": None})
-            if parts[3] == "module" and len(parts) == 5 and modules.MAIN.match(parts[4]) and member.isfile():
-                item["module"] = member.name
-                if take:
-                    item["file"] = _take(archive, member, os.path.join(take, "%d" % len(kernels)))
-            if parts[3] == "log" and len(parts) == 5 and parts[4] in (".config", "config-%s" % parts[1]) and member.isfile():
-                item["compiler"] = dkms.compiler_id(archive.extractfile(member).read(4 * 1024 * 1024).decode("utf-8", "replace"))
+            data = _built(archive, member, parts, kernels.setdefault((parts[1], parts[2]), {"module": None, "compiler": None}))
+            if take:
+                _take(archive, member, data, os.path.join(take, *parts[1:]))
     conf = texts.get("dkms.conf", "")
     fields = dict((found.group("key"), found.group("value")) for found in CONF_FIELD.finditer(conf))
     name, version = (texts.get(key, "").strip() for key in ("PACKAGE_NAME", "PACKAGE_VERSION"))
@@ -230,28 +312,55 @@ def member_parts(member):
     return parts
 
 
-def _take(archive, member, directory):
-    os.mkdir(directory)
-    path = os.path.join(directory, os.path.basename(member.name))
-    with open(path, "wb") as output:
-        shutil.copyfileobj(archive.extractfile(member), output, READ_BYTES)
-    return path
+def _built(archive, member, parts, item):
+    """Note what a member says of the kernel that it is for; answers what was read of it."""
+    if not member.isfile() or len(parts) != 5:
+        return None
+    if parts[3] == "module" and modules.MAIN.match(parts[4]):
+        if item["module"]:
+            raise TreeError("it holds two main modules for kernel %s, %s and %s" % (parts[1], item["module"], member.name))
+        item["module"] = member.name
+    if parts[3] != "log" or parts[4] not in (".config", "config-%s" % parts[1]):
+        return None
+    data = _small(archive, member, 4 * 1024 * 1024)
+    item["compiler"] = dkms.compiler_id(data.decode("utf-8", "replace"))
+    return data
 
 
-def examine(path, runner):
+def _small(archive, member, limit):
+    """What is in a member that is read as text."""
+    if member.size > limit:
+        raise TreeError("its member %s is larger than such a file is (%d bytes, %d at most)" % (member.name, member.size, limit))
+    return archive.extractfile(member).read()
+
+
+def _take(archive, member, data, path):
+    """Write a member, of which ``data`` was read already, with rights of our own and no owner but this process's."""
+    try:
+        if member.isdir():
+            os.makedirs(path, 0o755, exist_ok=True)
+            return
+        os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
+        stream = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "wb")
+    except (FileExistsError, NotADirectoryError) as exc:
+        raise TreeError("its member %s is where another one is" % member.name) from exc
+    with stream:
+        shutil.copyfileobj(archive.extractfile(member) if data is None else io.BytesIO(data), stream, READ_BYTES)
+
+
+def examine(path, runner, sha256=None, take=None):
     """``(tree, described)``: :func:`inspect`, and what modinfo says of the main module of each (kernel, arch).
 
-    Modules are taken out into a private directory. The answer is remembered for as long as the file is the same, and so is what :func:`whole` reads: a
-    task looks before and after it has the node to itself.
+    modinfo sees nothing of an archive that has another digest than ``sha256``. The answer is remembered for as long as the file is the same, unless the
+    directory ``take`` is to be filled; without one what is built is written to a private directory for as long as this takes.
     """
     key = (path,) + _signature(path)
-    if key not in _EXAMINED:
-        directory = tempfile.mkdtemp(prefix="gpufleet-dkms-")
-        try:
-            tree = inspect(path, directory)
+    if take or key not in _EXAMINED:
+        with private_directory() as directory:
+            tree = inspect(path, take or directory)
+            if sha256 and tree["sha256"] != sha256:
+                raise TreeError("its sha256 is %s, and %s was wanted" % (tree["sha256"], sha256))
             described = dict((which, modules.describe("/", item["file"], runner)) for which, item in tree["kernels"].items() if item["module"])
-        finally:
-            shutil.rmtree(directory)
         _EXAMINED[key] = (tree, described)
     return copy.deepcopy(_EXAMINED[key])
 

@@ -70,6 +70,32 @@ def test_check_mode_then_the_change_then_nothing(bench):
     assert again["changed"] is False and again["lock_waited_s"] is None
 
 
+def statuses(bench):
+    count = len([call for call in bench.node.calls if call[:2] == ["dkms", "status"]])
+    bench.node.calls.clear()
+    return count
+
+
+def test_the_state_of_dkms_is_read_once_before_and_once_after_a_change(bench):
+    assert bench.run(version=NEW)["changed"] and statuses(bench) == 2
+    assert not bench.run(version=NEW)["changed"] and statuses(bench) == 1
+    with NodeLock(bench.lock_path):
+        assert not bench.run(version=NEW)["changed"] and statuses(bench) == 2, "without the lock looking is all that is done"
+
+
+def test_a_settled_node_does_not_mind_who_else_is_at_work_or_that_the_lock_cannot_be_opened(bench, monkeypatch):
+    bench.run(version=NEW)
+    bench.others = [{"pid": 4711, "argv": ["/usr/sbin/dkms", "autoinstall"]}]
+    assert bench.run(version=NEW)["changed"] is False and is_held(bench.lock_path) is False
+
+    def refuse(lock):
+        raise PermissionError(13, "Permission denied", lock.path)
+    monkeypatch.setattr(NodeLock, "acquire", refuse)
+    assert bench.run(version=NEW)["changed"] is False
+    refused = bench.run(version=NEW, force=True)
+    assert refused["failed"] and "Permission denied" in refused["msg"]
+
+
 def test_no_diff_unless_asked(bench):
     assert "diff" not in bench.run(version=NEW, diff=False)
     assert bench.run(version=NEW)["diff"]["before"]["kernels"] == {KERNEL: "installed, module on disk: %s" % NEW}

@@ -154,7 +154,6 @@ def test_commands():
     assert dkms.command("add", "n", "v") == ["dkms", "add", "-m", "n", "-v", "v"]
     assert dkms.command("install", "n", "v", "k", "a", force=True)[-1] == "--force"
     assert dkms.export_command("n", "v", "k", "a", "/x")[-3:] == ["--binaries-only", "--archive", "/x"]
-    assert dkms.import_command("/x") == ["dkms", "ldtarball", "--archive", "/x"] and dkms.import_command("/x", True)[-1] == "--force"
 
 
 def test_the_name_of_a_tree():

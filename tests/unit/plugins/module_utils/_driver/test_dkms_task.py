@@ -255,10 +255,31 @@ def test_imported_where_it_is_added_already(node, exported):
     assert actions(run(node, "imported", import_files=[exported["path"]])) == ["load", "install"]
 
 
-def test_a_load_that_only_says_it_worked_is_noticed(node, exported):
-    node.lie = {"ldtarball"}
-    with pytest.raises(dkms_act.ActError, match="Afterwards DKMS has it as 'absent'"):
+@pytest.mark.parametrize("answer", [None, (2, "", "Error! Could not find module source directory.")])
+def test_a_load_of_what_cannot_be_added_is_noticed(node, exported, answer):
+    node.lie, node.fail = (set(), {"add": answer}) if answer else ({"add"}, {})
+    with pytest.raises(dkms_act.ActError, match="dkms add of nvidia-current %s for kernel %s failed with rc %d" % (NEW, KERNEL, answer[0] if answer else 0)):
         task(node, "imported", import_files=[exported["path"]]).run()
+    assert not os.path.exists(node.tree(NEW, KERNEL))
+
+
+def test_an_import_is_read_back_and_one_that_is_settled_is_not_read_twice(node, exported):
+    node.lie = {"install"}
+    with pytest.raises(dkms_act.ActError, match="not in place, though every command ended well: kernel %s: built, module on disk: none" % KERNEL):
+        task(node, "imported", import_files=[exported["path"]]).run()
+    node.lie = set()
+    assert actions(run(node, "imported", import_files=[exported["path"]])) == ["install"]
+    node.calls.clear()
+    assert task(node, "imported", import_files=[exported["path"]]).run()["changed"] is False
+    assert len([call for call in node.calls if call[:2] == ["dkms", "status"]]) == 1
+
+
+def test_what_is_there_for_the_kernel_is_replaced_and_not_mixed_with(node, tmp_path):
+    node.do_add({"-v": NEW}, False)
+    write(node.tree(NEW), "%s/%s/module/old" % (KERNEL, ARCH), "x")
+    write(str(tmp_path / "taken"), "%s/%s/module/new" % (KERNEL, ARCH), "x")
+    dkms_act.Tree("nvidia-current", NEW, node, node.root, arch=ARCH).load(KERNEL, str(tmp_path / "taken"))
+    assert os.listdir(node.tree(NEW, KERNEL, ARCH)) == ["module"] and os.listdir(node.tree(NEW, KERNEL, ARCH, "module")) == ["new"]
 
 
 def test_imported_before_the_package_is_installed(tmp_path, exported):
@@ -409,10 +430,48 @@ def test_built_from_the_store_where_it_has_an_archive(tmp_path, exported):
     assert result["unfit"] == [] and result["compiled"] == []
 
 
-@pytest.mark.parametrize("spoil, unfit", [("cut", 0), ("other source", 1)])
+@pytest.mark.parametrize("given", [True, False])
+@pytest.mark.parametrize("added", [True, False])
+def test_what_was_looked_at_is_moved_to_where_dkms_has_what_it_built(tmp_path, exported, monkeypatch, given, added):
+    node, moved, move = FakeNode(tmp_path / "new"), [], shutil.move
+    monkeypatch.setattr(dkms_act.shutil, "move", lambda source, target: moved.append((source, target)) or move(source, target))
+    if added:
+        node.do_add({"-v": NEW}, False)
+        write(node.tree(NEW), "%s/%s/module/left" % (KERNEL, ARCH), "x")
+    if not given:
+        keep(node, exported)
+    before = os.umask(0o077)
+    try:
+        result = run(node, import_files=[exported["path"]] if given else None)
+    finally:
+        assert os.umask(before) == 0o077
+    assert actions(result) == (["clear"] if added else []) + ["load", "install"]
+    assert [call[1] for call in node.calls if call[0] == "dkms" and call[1] != "status"] == ([] if added else ["add"]) + ["install"]
+    (source, target), = moved
+    assert target == node.tree(NEW, KERNEL, ARCH) and not os.path.exists(source) and (trees.WORKPLACE in source) is added
+    assert [os.stat(os.path.join(target, name)).st_mode & 0o777 for name in ("", "module", "module/nvidia-current.ko")] == [0o755, 0o755, 0o644]
+    assert sorted(os.listdir(target)) == ["log", "module"] and os.listdir(os.path.join(target, "module")) == ["nvidia-current.ko"]
+    assert trees.WORKPLACE not in os.listdir(node.path(dkms_act.dkms.TREE))
+
+
+@pytest.mark.parametrize("where", [KERNEL, KERNEL + "/" + ARCH])
+def test_nothing_is_put_in_the_place_of_a_link(tmp_path, exported, where):
+    node, outside = FakeNode(tmp_path / "new"), tmp_path / "outside"
+    node.do_add({"-v": NEW}, False)
+    outside.mkdir()
+    os.makedirs(os.path.dirname(node.tree(NEW, where)), exist_ok=True)
+    os.symlink(str(outside), node.tree(NEW, where))
+    with pytest.raises(dkms_act.ActError, match="is a link or lies below one"):
+        dkms_act.Tree("nvidia-current", NEW, node, node.root, arch=ARCH).load(KERNEL, str(tmp_path))
+    assert os.listdir(str(outside)) == []
+
+
+@pytest.mark.parametrize("spoil, unfit", [("cut", 0), ("other digest", 0), ("other source", 1)])
 def test_an_archive_of_the_store_that_is_of_no_use_is_compiled_anew(tmp_path, exported, spoil, unfit):
     node = FakeNode(tmp_path / "new")
-    keep(node, exported, content="half" if spoil == "cut" else None)
+    target = keep(node, exported, content="half" if spoil == "cut" else None)
+    if spoil == "other digest":
+        trees.write_sha256(target, "0" * 64)
     if spoil == "other source":
         write(node.root, "/usr/src/nvidia-current-%s/dkms.conf" % NEW, 'PACKAGE_NAME="nvidia-current"\nPACKAGE_VERSION="%s"\n# patched\n' % NEW)
     result = run(node)

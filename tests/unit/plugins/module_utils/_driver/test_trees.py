@@ -96,6 +96,97 @@ def test_no_modules_no_archive_and_no_tar(tmp_path):
         trees.inspect(str(tmp_path / "c.tar.gz"))
 
 
+def test_what_is_taken_is_what_was_built_with_nothing_of_its_owner_and_rights(tmp_path):
+    odd = member("./%s/%s/%s/log/owned" % (trees.MAIN, KERNEL, ARCH))
+    odd.mode, odd.uid = 0o6777, 1000
+    path = make_archive(str(tmp_path / "a.tar.gz"), content(), [odd])
+    with open(path, "ab") as stream:
+        stream.write(b"\0" * 100000)
+    take = tmp_path / "take"
+    take.mkdir()
+    tree = trees.inspect(path, str(take))
+    assert tree["sha256"] == trees.sha256_of(path), "what follows the archive counts"
+    found = dict((str(item.relative_to(take)), item) for item in take.glob("**/*") if item.is_file())
+    base = "%s/%s/" % (KERNEL, ARCH)
+    assert sorted(found) == [base + name for name in ("log/.config", "log/make.log", "log/owned", "module/nvidia-current-uvm.ko", "module/nvidia-current.ko")]
+    assert tree["kernels"][(KERNEL, ARCH)]["file"] == str(found[base + "module/nvidia-current.ko"])
+    assert [found[base + name].read_text() for name in ("module/nvidia-current.ko", "log/.config", "log/owned")] == [
+        "%s|%s|key" % (V, KERNEL), recorded("kernel-config.txt"), ""]
+    assert set((item.stat().st_mode & 0o7777, item.stat().st_uid) for item in found.values()) == {(0o644, os.getuid())}
+    os.truncate(path, os.path.getsize(path) - 1)
+    assert trees.inspect(path)["sha256"] != tree["sha256"]
+
+
+@pytest.mark.parametrize("extra", [
+    [member("./%s/%s/%s/module/nvidia-current-uvm.ko" % (trees.MAIN, KERNEL, ARCH))],
+    [member("./%s/%s/%s/module/nvidia-current-uvm.ko" % (trees.MAIN, KERNEL, ARCH), tarfile.DIRTYPE)],
+    [member("./%s/%s/%s/module/nvidia-current-uvm.ko/x" % (trees.MAIN, KERNEL, ARCH))],
+    [member("./%s/%s/%s/module/nvidia-current-uvm.ko/x/y" % (trees.MAIN, KERNEL, ARCH))],
+    [member("./%s/%s/%s/module" % (trees.MAIN, KERNEL, ARCH))],
+])
+def test_members_that_are_where_others_are(tmp_path, extra):
+    path = make_archive(str(tmp_path / "a.tar.gz"), content(), extra)
+    (tmp_path / "take").mkdir()
+    with pytest.raises(trees.TreeError, match="is where another one is"):
+        trees.inspect(path, str(tmp_path / "take"))
+
+
+@pytest.mark.parametrize(("name", "size", "words"), [
+    (trees.INFO + "/dkms.conf", 1024 * 1024 + 1, "larger than such a file is"),
+    ("%s/%s/%s/log/.config" % (trees.MAIN, KERNEL, ARCH), 4 * 1024 * 1024 + 1, "larger than such a file is"),
+    ("%s/%s/%s/module/nvidia.ko" % (trees.MAIN, KERNEL, ARCH), 3, "two main modules for kernel"),
+])
+def test_what_cannot_be_of_a_dkms_tree(tmp_path, name, size, words):
+    path = make_archive(str(tmp_path / "a.tar.gz"), dict(content(), **{name: "x" * size}))
+    for take in (None, str(tmp_path / "take")):
+        with pytest.raises(trees.TreeError, match=words):
+            trees.inspect(path, take)
+
+
+def test_a_disk_that_is_full_is_not_held_against_the_archive(archive, tmp_path, monkeypatch):
+    def full(source, target, size):
+        raise OSError(28, "No space left on device", target.name)
+    monkeypatch.setattr(trees.shutil, "copyfileobj", full)
+    with pytest.raises(OSError, match="No space left"):
+        trees.inspect(archive, str(tmp_path / "take"))
+    for unreadable in (str(tmp_path), "/proc/self/mem"):
+        with pytest.raises(trees.TreeError, match="not a readable tar"):
+            trees.inspect(unreadable)
+
+
+def test_a_workplace_is_beside_the_trees_and_gone_afterwards(tmp_path):
+    with trees.Workplace(str(tmp_path)) as place:
+        assert list(tmp_path.iterdir()) == [], "it is made when it is needed"
+        elsewhere = place.directory("a")
+    assert not os.path.exists(os.path.dirname(elsewhere))
+    left = tmp_path / "var/lib/dkms" / trees.WORKPLACE / "of a killed run"
+    left.mkdir(parents=True)
+    with trees.Workplace(str(tmp_path)) as place:
+        found = [place.directory(name) for name in ("a", "b")]
+        assert [os.path.dirname(path) for path in found] == [str(left.parent)] * 2 and not left.exists()
+        assert left.parent.name.startswith(".") and left.parent.stat().st_mode & 0o777 == 0o700
+    assert os.listdir(str(tmp_path / "var/lib/dkms")) == []
+
+
+def test_a_promised_digest_is_one_that_is_there_with_its_archive(archive):
+    assert trees.promised(archive) is None
+    trees.write_sha256(archive, "0" * 64)
+    assert trees.promised(archive) == "0" * 64 and trees.whole(archive) is None
+    os.unlink(archive)
+    assert trees.promised(archive) is None
+
+
+def test_source_is_read_once_for_as_long_as_it_is_the_same(tmp_path, monkeypatch):
+    base, read, real = tmp_path / "usr/src/nvidia-current-1.2", [], trees.sha256_of
+    base.mkdir(parents=True)
+    (base / "a.c").write_text("x")
+    monkeypatch.setattr(trees, "sha256_of", lambda path: read.append(path) or real(path))
+    seen = [trees.source_digest(str(tmp_path), "nvidia-current", "1.2") for dummy in range(2)]
+    assert seen[0] == seen[1] and len(read) == 1
+    (base / "a.c").write_text("y")
+    assert trees.source_digest(str(tmp_path), "nvidia-current", "1.2") != seen[0] and len(read) == 2
+
+
 def test_too_much_in_an_archive(archive, monkeypatch):
     monkeypatch.setattr(trees, "MAX_MEMBERS", 3)
     with pytest.raises(trees.TreeError, match="more than a DKMS tree"):
@@ -137,6 +228,14 @@ def test_the_module_in_an_archive_is_asked(archive, tmp_path):
     tree["name"] = "changed by a caller"
     again, dummy = trees.examine(archive, runner)
     assert again["name"] == "nvidia-current" and len(runner.calls) == 1
+
+
+def test_no_module_of_an_archive_with_another_digest_is_looked_into(archive, tmp_path):
+    runner = FakeNode(tmp_path / "node")
+    with pytest.raises(trees.TreeError, match="its sha256 is %s, and %s was wanted" % (trees.sha256_of(archive), "0" * 64)):
+        trees.examine(archive, runner, "0" * 64)
+    assert runner.calls == []
+    assert trees.examine(archive, runner, trees.sha256_of(archive))[0]["version"] == V
 
 
 def test_an_archive_that_became_another_is_asked_again(archive, tmp_path):

@@ -13,34 +13,44 @@ import json
 import re
 
 import pytest
+import yaml
 
-from tests.lab.config import CHECKOUT
 from tests.lab.play import play
 from tests.lab.scenario import INVENTORY, ask, boot_id
 
-RELEASED = (CHECKOUT / "molecule/kernel/kernel.txt").read_text().strip()
-NODE, COMPILER = "kern-1", "/usr/bin/x86_64-linux-gnu-gcc-12"
+HOSTS = yaml.safe_load((INVENTORY / "hosts.yml").read_text(encoding="utf-8"))["gpu_nodes"]["children"]["kernel"]["hosts"]
+# What the kernels of each machine's release are compiled with.
+COMPILERS = {"kern-1": "/usr/bin/x86_64-linux-gnu-gcc-12", "kern-2": "/usr/bin/x86_64-linux-gnu-gcc-14"}
 DRIVER, NEXT, REVISION = "535.216.03", "535.261.03", "-0stub1"
 MODULES = ("nvidia-current", "nvidia-current-modeset", "nvidia-current-drm", "nvidia-current-uvm")
 
 
-def task(name, **arguments):
-    return ask(NODE, name, arguments)
+def name_of(host):
+    return host.backend.get_hostname()
 
 
-def staging(kernel):
+def released(host):
+    """The kernel that the machine was put on."""
+    return HOSTS[name_of(host)]["kernel_released"]
+
+
+def task(host, name, **arguments):
+    return ask(name_of(host), name, arguments)
+
+
+def staging(host, kernel):
     include = {"name": "gpufleet.lifecycle.kernel_hold", "tasks_from": "upgrade"}
-    play_ = [{"hosts": NODE, "gather_facts": False, "become": True, "tasks": [{"ansible.builtin.include_role": include}]}]
+    play_ = [{"hosts": name_of(host), "gather_facts": False, "become": True, "tasks": [{"ansible.builtin.include_role": include}]}]
     return play(play_, INVENTORY, {"kernel_hold_kernel": kernel, "kernel_hold_tree_dir": ""})
 
 
 @pytest.fixture(scope="module")
 def offered(host):
     """The kernel of the security suite, which the release's keeps out, and the version of its metapackage."""
-    series = re.match(r"[0-9]+\.[0-9]+\.", RELEASED)[0]
+    series = re.match(r"[0-9]+\.[0-9]+\.", released(host))[0]
     text = host.check_output("apt-cache show linux-image-amd64")
-    versions = {re.search(r"^Depends: linux-image-(\S+)", stanza, re.M)[1]: re.search(r"^Version: (.*)$", stanza, re.M)[1] for stanza in text.split("\n\n")}
-    newer = {release: version for release, version in versions.items() if release.startswith(series) and release != RELEASED}
+    versions = {re.search(r"^Depends:.* linux-image-(\S+)", stanza, re.M)[1]: re.search(r"^Version: (.*)$", stanza, re.M)[1] for stanza in text.split("\n\n")}
+    newer = {release: version for release, version in versions.items() if release.startswith(series) and release != released(host)}
     assert newer, "the security suite offers another kernel than the release"
     return max(newer.items(), key=lambda item: [int(part) for part in re.findall(r"\d+", item[0])])
 
@@ -65,14 +75,14 @@ def assert_modules(host, kernel, driver):
 
 
 def test_the_kernel_is_held_and_what_that_keeps_out_is_told(host, offered):
-    assert host.check_output("uname -r") == RELEASED
-    assert_modules(host, RELEASED, DRIVER)
-    outcome, result = task("kernel_packages")
+    assert host.check_output("uname -r") == released(host)
+    assert_modules(host, released(host), DRIVER)
+    outcome, result = task(host, "kernel_packages")
     assert outcome.rc == 0 and result["changed"] is False
-    assert result["kernels"]["installed"] == [RELEASED] and result["held_days"] == 0
+    assert result["kernels"]["installed"] == [released(host)] and result["held_days"] == 0
     assert result["security_kept_out"] == {"linux-image-amd64": offered[1], "linux-headers-amd64": offered[1]}
-    assert {row["package"] for row in result["holds"]} == {kind + name for kind in ("linux-image-", "linux-headers-") for name in ("amd64", RELEASED)} | {
-        "linux-headers-" + RELEASED.replace("amd64", "common")}
+    assert {row["package"] for row in result["holds"]} == {kind + name for kind in ("linux-image-", "linux-headers-") for name in ("amd64", released(host))} | {
+        "linux-headers-" + released(host).replace("amd64", "common")}
     offers = host.check_output("apt-get --simulate dist-upgrade --ignore-hold").splitlines()
     assert [line for line in offers if line.startswith("Inst libexpat1 ")], "there is something to update"
     assert not [line for line in offers if re.match("Inst linux-(image|headers)", line)], "the pin holds without the holds"
@@ -85,9 +95,9 @@ def test_a_hold_is_as_old_as_it_is(host):
     early = json.dumps({name: dict(item, since=item["since"] - 40 * 24 * 3600) for name, item in noted.items()})
     host.run_expect([0], "cp -p %s /root/record && echo '%s' > %s" % (record, early, record))
     try:
-        outcome, result = task("kernel_packages")
+        outcome, result = task(host, "kernel_packages")
         assert outcome.rc == 0 and result["held_days"] == 40
-        told = play([{"hosts": NODE, "become": True, "gather_facts": False, "roles": ["gpufleet.lifecycle.kernel_hold"]}], INVENTORY)
+        told = play([{"hosts": name_of(host), "become": True, "gather_facts": False, "roles": ["gpufleet.lifecycle.kernel_hold"]}], INVENTORY)
         assert told.rc == 0 and "the kernel has been held for 40 days, which keeps out the security updates" in told.output
     finally:
         host.run_expect([0], "mv /root/record " + record)
@@ -96,7 +106,7 @@ def test_a_hold_is_as_old_as_it_is(host):
 def test_the_driver_is_loaded_anew_without_a_reboot(host):
     before = boot_id(host)
     assert host.service("nvidia-persistenced").is_running
-    outcome, result = task("driver_reload", policy="reload", force=True)
+    outcome, result = task(host, "driver_reload", policy="reload", force=True)
     assert outcome.rc == 0, outcome.tail()
     assert (result["action"], result["version"]) == ("reload", DRIVER)
     assert result["actions"][0] == "stop nvidia-persistenced.service" and result["actions"][-1] == "start nvidia-persistenced.service"
@@ -108,11 +118,11 @@ def test_the_driver_is_loaded_anew_without_a_reboot(host):
 def test_a_stranger_on_a_gpu_means_a_reboot_and_is_left_alone(host):
     assert host.run("gpusim inject stray-process graphics --gpu 1").rc == 0
     try:
-        outcome, result = task("driver_reload", policy="auto", force=True)
+        outcome, result = task(host, "driver_reload", policy="auto", force=True)
         assert outcome.rc == 0 and (result["action"], result["changed"], result["reboot_required"]) == ("reboot", False, True)
         assert "sleep (pid " in result["reboot_reason"] and "has /dev/nvidia1 open" in result["reboot_reason"]
         assert host.service("nvidia-persistenced").is_running
-        outcome, result = task("driver_reload", policy="reload", force=True)
+        outcome, result = task(host, "driver_reload", policy="reload", force=True)
         assert outcome.rc != 0 and "Nothing was changed." in result["msg"]
     finally:
         host.run("gpusim clear stray-process")
@@ -123,7 +133,7 @@ def test_work_on_a_gpu_is_ended_by_no_reboot(host):
     worker = re.search(r"process (\d+)", host.check_output("gpusim inject stray-process compute --gpu 1"))[1]
     try:
         for policy in ("auto", "reload", "reboot"):
-            outcome, result = task("driver_reload", policy=policy, reboot=True, force=True)
+            outcome, result = task(host, "driver_reload", policy=policy, reboot=True, force=True)
             assert outcome.rc != 0 and result["msg"].startswith("The GPUs are at work, so that the driver is not loaded anew and the node not rebooted: sleep "
                                                                 "(pid %s, " % worker), result["msg"]
             assert "has /dev/nvidia-uvm, /dev/nvidia1 open" in result["msg"] and "Next step: let it end" in result["msg"]
@@ -134,46 +144,47 @@ def test_work_on_a_gpu_is_ended_by_no_reboot(host):
 
 
 def test_a_build_that_fails_leaves_the_old_kernel_the_default(host, staged):
-    host.check_output("chmod a-x " + COMPILER)
+    host.check_output("chmod a-x " + COMPILERS[name_of(host)])
     try:
-        outcome = staging(staged)
+        outcome = staging(host, staged)
     finally:
-        host.check_output("chmod a+x " + COMPILER)
+        host.check_output("chmod a+x " + COMPILERS[name_of(host)])
     assert outcome.rc != 0
-    assert "kernel %s was staged and is not the default" % staged in outcome.why(NODE) and "kernel_packages with state=removed" in outcome.why(NODE)
-    assert "gnulinux-%s-advanced-lab" % RELEASED in default(host)
-    outcome, result = task("boot_kernel", kernel=staged, driver_version=DRIVER)
+    why = outcome.why(name_of(host))
+    assert "kernel %s was staged and is not the default" % staged in why and "kernel_packages with state=removed" in why
+    assert "gnulinux-%s-advanced-lab" % released(host) in default(host)
+    outcome, result = task(host, "boot_kernel", kernel=staged, driver_version=DRIVER)
     assert outcome.rc != 0 and "there is no NVIDIA module for kernel " + staged in result["msg"]
 
 
 def test_a_kernel_becomes_the_default_when_its_module_is_proven(host, staged, offered):
     before = boot_id(host)
-    outcome = staging(staged)
+    outcome = staging(host, staged)
     assert outcome.rc == 0, outcome.tail()
     assert "gnulinux-%s-advanced-lab" % staged in default(host)
-    assert (host.check_output("uname -r"), boot_id(host)) == (RELEASED, before)
+    assert (host.check_output("uname -r"), boot_id(host)) == (released(host), before)
     assert_modules(host, staged, DRIVER)
     holds = set(host.check_output("apt-mark showhold").split())
-    assert {"linux-image-" + RELEASED, "linux-image-" + staged, "linux-headers-" + staged, "linux-image-amd64", "linux-headers-amd64"} <= holds
+    assert {"linux-image-" + released(host), "linux-image-" + staged, "linux-headers-" + staged, "linux-image-amd64", "linux-headers-amd64"} <= holds
     assert version(host, "linux-image-amd64") == version(host, "linux-headers-amd64") == offered[1]
-    assert task("kernel_packages")[1]["security_kept_out"] == {}, "nothing is kept out any more"
-    again = staging(staged)
-    assert again.rc == 0 and not again.changed.get(NODE), again.tail()
+    assert task(host, "kernel_packages")[1]["security_kept_out"] == {}, "nothing is kept out any more"
+    again = staging(host, staged)
+    assert again.rc == 0 and not again.changed.get(name_of(host)), again.tail()
 
 
 def test_one_drain_brings_the_kernel_the_driver_and_the_security_updates(host, staged, tmp_path):
     boot, library, meta = boot_id(host), version(host, "libexpat1"), version(host, "linux-image-amd64")
     outcome = play("gpufleet.lifecycle.upgrade", INVENTORY, {
-        "upgrade_hosts": NODE, "rollout_version": NEXT + REVISION, "gpufleet_artifact_dir": str(tmp_path), "nvidia_driver_tree_dir": "",
+        "upgrade_hosts": name_of(host), "rollout_version": NEXT + REVISION, "gpufleet_artifact_dir": str(tmp_path), "nvidia_driver_tree_dir": "",
         "gpu_node_upgrade_security_updates": True, "gpu_node_upgrade_reload": "auto"})
     assert (outcome.rc, outcome.failed) == (0, {}), outcome.tail(80)
     assert boot_id(host) != boot and host.check_output("uname -r") == staged, "no reload brings another kernel"
-    for kernel in (RELEASED, staged):
+    for kernel in (released(host), staged):
         assert_modules(host, kernel, NEXT)
     fixed = host.check_output("apt-cache policy libexpat1 | sed -n 's/^  Candidate: //p'")
     assert version(host, "libexpat1") == fixed != library
     assert version(host, "linux-image-amd64") == meta, "what is held is no part of it"
-    told = json.loads((tmp_path / "rollouts" / ("upgrade-" + NEXT + REVISION) / "report.json").read_text())["nodes"][NODE]
+    told = json.loads((tmp_path / "rollouts" / ("upgrade-" + NEXT + REVISION) / "report.json").read_text())["nodes"][name_of(host)]
     steps = {step["name"]: step for step in told["steps"]}
     assert told["state"] == "done" and list(steps).index("install") < list(steps).index("reload") and "reboot" not in steps
     logged, end = host.check_output("cat /var/log/dpkg.log").splitlines(), " upgrade libexpat1:amd64 %s %s" % (library, fixed)
@@ -181,14 +192,14 @@ def test_one_drain_brings_the_kernel_the_driver_and_the_security_updates(host, s
     assert len(row) == 1
     at = host.check_output("date -u -d '%s' +%%FT%%TZ" % " ".join(row[0][:2]))
     assert steps["install"]["started"][:19] <= at[:19] <= steps["install"]["finished"][:19], "while the node was down for its driver"
-    outcome, result = task("driver_audit", wanted_version=NEXT, fail_on=["fail"])
+    outcome, result = task(host, "driver_audit", wanted_version=NEXT, fail_on=["fail"])
     assert outcome.rc == 0, result.get("msg")
 
 
 def test_the_kernel_that_was_left_can_be_taken_away_and_the_one_that_runs_cannot(host, staged):
-    outcome, result = task("kernel_packages", state="removed", kernel=staged)
+    outcome, result = task(host, "kernel_packages", state="removed", kernel=staged)
     assert outcome.rc != 0 and "kernel %s is not removed: %s runs and %s boots next" % (staged, staged, staged) in result["msg"]
-    outcome, result = task("kernel_packages", state="removed", kernel=RELEASED)
+    outcome, result = task(host, "kernel_packages", state="removed", kernel=released(host))
     assert outcome.rc == 0 and result["kernels"]["installed"] == [staged], outcome.tail()
-    assert host.check_output("test ! -e /lib/modules/{0} || find /lib/modules/{0} -name '*.ko*'".format(RELEASED)) == ""
+    assert host.check_output("test ! -e /lib/modules/{0} || find /lib/modules/{0} -name '*.ko*'".format(released(host))) == ""
     assert host.check_output("dkms status") == "nvidia-current/%s, %s, x86_64: installed" % (NEXT, staged)

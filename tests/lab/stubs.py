@@ -25,6 +25,8 @@ REVISION = "0stub1"
 RELEASES = {
     "535.216.03": {"about": "a good release", "parts": ("-modeset", "-drm", "-uvm")},
     "535.261.03": {"about": "a good, newer release", "parts": ("-modeset", "-drm", "-uvm")},
+    # The dkms of Debian 13 takes none older than 535.230.
+    "535.274.02": {"about": "a good release, newer still", "parts": ("-modeset", "-drm", "-uvm")},
     "535.555.01": {"about": "its DKMS build takes long: something to kill", "build_seconds": 45},
     "535.556.01": {"about": "dpkg takes long over it: something to kill", "postinst_seconds": 45},
     "535.666.01": {"about": "nvidia-smi of this release was never published", "without": ("nvidia-smi",)},

@@ -21,7 +21,9 @@ from tests.lab.scenario import INVENTORY, ask, boot_id
 HOSTS = yaml.safe_load((INVENTORY / "hosts.yml").read_text(encoding="utf-8"))["gpu_nodes"]["children"]["kernel"]["hosts"]
 # What the kernels of each machine's release are compiled with.
 COMPILERS = {"kern-1": "/usr/bin/x86_64-linux-gnu-gcc-12", "kern-2": "/usr/bin/x86_64-linux-gnu-gcc-14"}
-DRIVER, NEXT, REVISION = "535.216.03", "535.261.03", "-0stub1"
+# To which driver each is upgraded.
+NEXT = {"kern-1": "535.261.03", "kern-2": "535.274.02"}
+REVISION = "-0stub1"
 MODULES = ("nvidia-current", "nvidia-current-modeset", "nvidia-current-drm", "nvidia-current-uvm")
 
 
@@ -32,6 +34,11 @@ def name_of(host):
 def released(host):
     """The kernel that the machine was put on."""
     return HOSTS[name_of(host)]["kernel_released"]
+
+
+def driver(host):
+    """The driver that the machine was brought up with."""
+    return HOSTS[name_of(host)]["kernel_driver"]
 
 
 def task(host, name, **arguments):
@@ -76,7 +83,7 @@ def assert_modules(host, kernel, driver):
 
 def test_the_kernel_is_held_and_what_that_keeps_out_is_told(host, offered):
     assert host.check_output("uname -r") == released(host)
-    assert_modules(host, released(host), DRIVER)
+    assert_modules(host, released(host), driver(host))
     outcome, result = task(host, "kernel_packages")
     assert outcome.rc == 0 and result["changed"] is False
     assert result["kernels"]["installed"] == [released(host)] and result["held_days"] == 0
@@ -108,7 +115,7 @@ def test_the_driver_is_loaded_anew_without_a_reboot(host):
     assert host.service("nvidia-persistenced").is_running
     outcome, result = task(host, "driver_reload", policy="reload", force=True)
     assert outcome.rc == 0, outcome.tail()
-    assert (result["action"], result["version"]) == ("reload", DRIVER)
+    assert (result["action"], result["version"]) == ("reload", driver(host))
     assert result["actions"][0] == "stop nvidia-persistenced.service" and result["actions"][-1] == "start nvidia-persistenced.service"
     assert [item["unit"] for item in result["holders"]] == ["nvidia-persistenced.service"]
     assert host.service("nvidia-persistenced").is_running and boot_id(host) == before
@@ -153,7 +160,7 @@ def test_a_build_that_fails_leaves_the_old_kernel_the_default(host, staged):
     why = outcome.why(name_of(host))
     assert "kernel %s was staged and is not the default" % staged in why and "kernel_packages with state=removed" in why
     assert "gnulinux-%s-advanced-lab" % released(host) in default(host)
-    outcome, result = task(host, "boot_kernel", kernel=staged, driver_version=DRIVER)
+    outcome, result = task(host, "boot_kernel", kernel=staged, driver_version=driver(host))
     assert outcome.rc != 0 and "there is no NVIDIA module for kernel " + staged in result["msg"]
 
 
@@ -163,7 +170,7 @@ def test_a_kernel_becomes_the_default_when_its_module_is_proven(host, staged, of
     assert outcome.rc == 0, outcome.tail()
     assert "gnulinux-%s-advanced-lab" % staged in default(host)
     assert (host.check_output("uname -r"), boot_id(host)) == (released(host), before)
-    assert_modules(host, staged, DRIVER)
+    assert_modules(host, staged, driver(host))
     holds = set(host.check_output("apt-mark showhold").split())
     assert {"linux-image-" + released(host), "linux-image-" + staged, "linux-headers-" + staged, "linux-image-amd64", "linux-headers-amd64"} <= holds
     assert version(host, "linux-image-amd64") == version(host, "linux-headers-amd64") == offered[1]
@@ -174,17 +181,18 @@ def test_a_kernel_becomes_the_default_when_its_module_is_proven(host, staged, of
 
 def test_one_drain_brings_the_kernel_the_driver_and_the_security_updates(host, staged, tmp_path):
     boot, library, meta = boot_id(host), version(host, "libexpat1"), version(host, "linux-image-amd64")
+    wanted = NEXT[name_of(host)]
     outcome = play("gpufleet.lifecycle.upgrade", INVENTORY, {
-        "upgrade_hosts": name_of(host), "rollout_version": NEXT + REVISION, "gpufleet_artifact_dir": str(tmp_path), "nvidia_driver_tree_dir": "",
+        "upgrade_hosts": name_of(host), "rollout_version": wanted + REVISION, "gpufleet_artifact_dir": str(tmp_path), "nvidia_driver_tree_dir": "",
         "gpu_node_upgrade_security_updates": True, "gpu_node_upgrade_reload": "auto"})
     assert (outcome.rc, outcome.failed) == (0, {}), outcome.tail(80)
     assert boot_id(host) != boot and host.check_output("uname -r") == staged, "no reload brings another kernel"
     for kernel in (released(host), staged):
-        assert_modules(host, kernel, NEXT)
+        assert_modules(host, kernel, wanted)
     fixed = host.check_output("apt-cache policy libexpat1 | sed -n 's/^  Candidate: //p'")
     assert version(host, "libexpat1") == fixed != library
     assert version(host, "linux-image-amd64") == meta, "what is held is no part of it"
-    told = json.loads((tmp_path / "rollouts" / ("upgrade-" + NEXT + REVISION) / "report.json").read_text())["nodes"][name_of(host)]
+    told = json.loads((tmp_path / "rollouts" / ("upgrade-" + wanted + REVISION) / "report.json").read_text())["nodes"][name_of(host)]
     steps = {step["name"]: step for step in told["steps"]}
     assert told["state"] == "done" and list(steps).index("install") < list(steps).index("reload") and "reboot" not in steps
     logged, end = host.check_output("cat /var/log/dpkg.log").splitlines(), " upgrade libexpat1:amd64 %s %s" % (library, fixed)
@@ -192,7 +200,7 @@ def test_one_drain_brings_the_kernel_the_driver_and_the_security_updates(host, s
     assert len(row) == 1
     at = host.check_output("date -u -d '%s' +%%FT%%TZ" % " ".join(row[0][:2]))
     assert steps["install"]["started"][:19] <= at[:19] <= steps["install"]["finished"][:19], "while the node was down for its driver"
-    outcome, result = task(host, "driver_audit", wanted_version=NEXT, fail_on=["fail"])
+    outcome, result = task(host, "driver_audit", wanted_version=wanted, fail_on=["fail"])
     assert outcome.rc == 0, result.get("msg")
 
 
@@ -202,4 +210,4 @@ def test_the_kernel_that_was_left_can_be_taken_away_and_the_one_that_runs_cannot
     outcome, result = task(host, "kernel_packages", state="removed", kernel=released(host))
     assert outcome.rc == 0 and result["kernels"]["installed"] == [staged], outcome.tail()
     assert host.check_output("test ! -e /lib/modules/{0} || find /lib/modules/{0} -name '*.ko*'".format(released(host))) == ""
-    assert host.check_output("dkms status") == "nvidia-current/%s, %s, x86_64: installed" % (NEXT, staged)
+    assert host.check_output("dkms status") == "nvidia-current/%s, %s, x86_64: installed" % (NEXT[name_of(host)], staged)

@@ -17,7 +17,7 @@ description:
   - Nothing is forced. Before anything is stopped it is looked who holds the GPUs, what uses the modules, and what else speaks against it; and again
     before the first module is unloaded. A process that belongs to no service in O(services) is never ended.
   - Nobody's work is ended, by a reboot neither. A process that computes (it has C(/dev/nvidia-uvm) open) or is of a pod or a job, and is none of
-    O(services), fails the task with every O(policy), unless it hangs in the driver for good.
+    O(services), fails the task with every O(policy), unless it hangs in the driver itself, as its stack says.
   - It does nothing where the driver that is loaded is the one on the disk, in version and flavour, and no other kernel boots next.
   - It knows a reload impossible when somebody else holds the GPUs, a reference to a module is not explained, a module that it does not know uses
     NVIDIA's, another kernel boots next, a task hangs in the driver, nouveau has the GPUs, the console is on a GPU, or NVSwitches join the GPUs; and,
@@ -222,8 +222,10 @@ def complaint(result):
     working = [item for item in result["reasons"] if item["id"] == reload.AT_WORK]
     if working:
         return "The GPUs are at work, so that the driver is not loaded anew and the node not rebooted: %s %s" % (reload.sentence(working), done)
-    return "The driver cannot be loaded anew without a reboot%s: %s %s" % (
-        "" if all(item["reboot_helps"] for item in result["reasons"]) else ", and a reboot would not help", reload.sentence(result["reasons"]), done)
+    helps = all(item["reboot_helps"] for item in result["reasons"])
+    # That the policy is to reboot is no advice where that was refused.
+    reasons = [item for item in result["reasons"] if helps or item["id"] != "policy"]
+    return "The driver cannot be loaded anew without a reboot%s: %s %s" % ("" if helps else ", and a reboot would not help", reload.sentence(reasons), done)
 
 
 def main():

@@ -20,6 +20,8 @@ from . import files, holders, proc_tasks
 # Threads of the driver in the kernel: its queues, its interrupt threads, UVM's and NVSwitch's.
 KERNEL_THREAD = re.compile(r"^(nv|UVM |irq/\d+-nvidia|irq/\d+-nvswitch)")
 NVIDIA_FRAME = re.compile(r"\[nvidia[\w-]*\]")
+# How "where" begins for a task that is in the driver by its stack, and not only of a process that has a device open: that one may wait for a disk.
+IN_DRIVER = "stack "
 WINDOW_S = 5.0
 STEP_S = 0.5
 
@@ -60,7 +62,7 @@ def touches(proc, name, task):
     """Where a task meets the driver: its stack, an open device, its name; empty if it does not."""
     frame = NVIDIA_FRAME.search(files.read_text(task["path"] + "/stack") or "")
     if frame:
-        return "stack %s" % frame.group(0)
+        return IN_DRIVER + frame.group(0)
     if task["kernel"]:
         return "kernel thread" if KERNEL_THREAD.match(task["comm"]) else ""
     devices = sorted(holders.opened(proc, int(name)))

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from . import modules, references
+from .hung import IN_DRIVER
 
 RELOAD, REBOOT, NONE, REFUSE = "reload", "reboot", "none", "refuse"
 AT_WORK = "at_work"
@@ -132,8 +133,11 @@ def reference_reasons(table, held):
 
 
 def at_work(item, hung):
-    """Whether a process would lose work by a reboot: of a pod or a job, or with CUDA's memory (/dev/nvidia-uvm). One that hangs cannot go on."""
-    if item["pid"] in [task["process"] for task in hung or []]:
+    """Whether a process would lose work by a reboot: of a pod or a job, or with CUDA's memory (/dev/nvidia-uvm).
+
+    One that hangs in the driver by its stack cannot go on; one that waits for something else, such as a slow file system, can.
+    """
+    if item["pid"] in [task["process"] for task in hung or [] if task["where"].startswith(IN_DRIVER)]:
         return False
     return bool(item["pod"] or item["job"] or any(path.startswith(UVM) for path in item["devices"]))
 

@@ -94,6 +94,13 @@ def test_a_refusal_names_the_reasons_and_the_next_step(run, task, helps, words):
     assert "Done and undone: stop a, start a." in run(driver_reload, policy="reload")["msg"]
 
 
+def test_a_refusal_of_a_reboot_does_not_advise_one(run, task):
+    task["answer"] = outcome("refuse", changed=False, reasons=[
+        reload.reason("policy", "the policy is to reboot", "reboot the node"), reload.reason("holders_unknown", "nobody knows", "look at the node", False)])
+    said = run(driver_reload, policy="reboot")["msg"]
+    assert "nobody knows. Next step: look at the node. Nothing was changed." in said and "reboot the node" not in said
+
+
 def test_problems_fail_and_before_a_reboot_they_are_told(run, task, monkeypatch):
     told = []
     monkeypatch.setattr(basic.AnsibleModule, "warn", lambda module, text, **more: told.append(text))

@@ -114,6 +114,8 @@ def test_every_reason_against_a_reload(path, value, ident, words, helps):
     (holder(5, "user@1000.service"), [], False),
     # What hangs in the driver, here by another of its threads, is ended by nothing but a reboot.
     (holder(5, "user@1000.service", devices=COMPUTES), [{"pid": 7, "process": 5, "comm": "python3", "where": "stack [nvidia]"}], False),
+    # A thread that waits for a slow file system is no end of its process.
+    (holder(5, "user@1000.service", devices=COMPUTES), [{"pid": 7, "process": 5, "comm": "loader", "where": "open /dev/nvidia0"}], True),
     (holder(5, "user@1000.service", devices=COMPUTES), [{"pid": 5, "process": 6, "comm": "python3", "where": "stack [nvidia]"}], True),
 ])
 def test_no_reboot_ends_somebodys_work(policy, one, hung, works):

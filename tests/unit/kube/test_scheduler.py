@@ -359,11 +359,7 @@ def test_a_new_node_is_closed_in_kubernetes_until_it_is_proven(fleet):
         fleet.change("good", waits_at=[])
         assert process.wait(timeout=300) == 2
     finally:
-        process.kill()
-        process.wait()
-        process.log.seek(0)
-        output = process.log.read()
-        process.log.close()
+        output = fleet.ended(process)
     assert fleet.state("good") == (False, None) and fleet.object("good")["spec"]["taints"] == before + [GPU_TAINT]
     labels = fleet.object("good")["metadata"]["labels"]
     assert {key: labels.get(key) for key in LABELS} == LABELS and labels["gpufleet.lifecycle/driver-version"] == NEW

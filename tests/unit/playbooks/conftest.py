@@ -242,17 +242,23 @@ class Fleet:
         process.log = log
         return process
 
+    @staticmethod
+    def ended(process):
+        """End a run that was started, if it has not ended, and answer what it said; a test that fails shows it."""
+        process.kill()
+        process.wait()
+        process.log.seek(0)
+        output = process.log.read()
+        process.log.close()
+        print(output)
+        return output
+
     def run(self, playbook, *arguments, **extra):
         process = self.start(playbook, *arguments, **extra)
         try:
             process.wait(timeout=600)
         finally:
-            process.kill()
-            process.wait()
-        process.log.seek(0)
-        output = process.log.read()
-        process.log.close()
-        print(output)
+            output = self.ended(process)
         return Result(self, process, output)
 
 

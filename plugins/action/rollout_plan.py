@@ -48,14 +48,16 @@ def probe(name, audit, marker, domains):
     elif "stat" not in marker:
         error = str(marker.get("msg") or "its quarantine marker could not be looked for")
     quarantined = "%s lies on the node" % marker["stat"].get("path", "a marker") if (marker.get("stat") or {}).get("exists") else ""
+    kernel = found.get("kernel") or {}
     devices = sorted({str(item.get("device")) for item in found.get("pci") or []})
-    stratum = "%s on %s" % (", ".join(devices) or "no GPU", (found.get("kernel") or {}).get("running") or "unknown kernel")
+    stratum = "%s on %s" % (", ".join(devices) or "no GPU", kernel.get("running") or "unknown kernel")
     version, package = versions.get("loaded") or versions.get("library"), versions.get("package")
     if package and upstream(package) != version:
         package = None  # another driver is on disk than the one that runs
     users = found.get("compute_users")
     return plan.Probe(name, version=version, package=package, quarantined=quarantined, error=error, domains=domains, stratum=stratum,
-                      at_work=None if users is None else users > 0)
+                      at_work=None if users is None else users > 0, kernel=kernel.get("running"), next_kernel=kernel.get("next_boot"),
+                      kernels=tuple(kernel.get("installed") or ()))
 
 
 def approval(arguments, made):
@@ -94,7 +96,7 @@ class ActionModule(RolloutAction):
                 "gpu_node_upgrade_rollout_mode is %r: nodes would be taken without leave and without a record. Expected ledger in a rollout; "
                 "leave the variable out, or take a single node with the role itself. Nothing was changed." % (arguments["role_mode"],))
         undo = self.undone(arguments)
-        targets = self.targets(arguments, undo)
+        targets, kernels = self.targets(arguments, undo), self.kernels(arguments, undo)
         book = self.book(arguments, arguments["rollout_id"] or self.default_id(arguments, undo, targets))
         domains = failure_domains(task_vars.get("groups") or {}, arguments["domain_group_prefix"], arguments["domains"])
         markers = arguments["markers"] or {}
@@ -111,7 +113,7 @@ class ActionModule(RolloutAction):
         def make(view):
             made = plan.build(
                 arguments["target"], probes, policy, view, arguments["canaries"], targets, arguments["canaries_per_stratum"],
-                arguments["abandon"],
+                arguments["abandon"], kernels,
             )
             agree(arguments["given_version"], made)
             made.policy["approved"] = approval(arguments, made)
@@ -212,6 +214,13 @@ class ActionModule(RolloutAction):
                 % (undo.rollout_id, ", ".join(missing[:5]))
             )
         return {name: nodes[name].from_version for name in arguments["audits"]}
+
+    @staticmethod
+    def kernels(arguments, undo):
+        """By node the kernel that ran before the rollout that is undone; none where a version is asked for that may never have run with it."""
+        if undo is None or arguments["target"]:
+            return {}
+        return {node.name: node.from_kernel for node in undo.view().nodes.everything() if node.name in arguments["audits"] and node.from_kernel}
 
     @staticmethod
     def default_id(arguments, undo, targets):

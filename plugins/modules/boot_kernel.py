@@ -31,8 +31,14 @@ options:
     description: The release of the kernel, such as V(6.1.0-50-amd64). Without it, the kernel that runs.
     type: str
   driver_version:
-    description: The driver version whose module has to be there for that kernel.
+    description: The driver version whose module has to be there for that kernel, such as V(535.261.03), or the version of its packages.
     type: str
+  pin:
+    description:
+      - Whether a kernel that is the default only because it is the newest one is made the saved default too, so that a later one does not take its place.
+      - With V(false) nothing is written on a node where the kernel boots next already.
+    type: bool
+    default: true
 seealso:
   - module: gpufleet.lifecycle.kernel_packages
   - module: gpufleet.lifecycle.dkms_module
@@ -72,18 +78,18 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import boot_default, kernels, lock
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import boot_default, kernels, lock, versions
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.runner import Runner
 
 ROOT = "/"
 
 
-def problem_with(runner, kernel, version):
+def problem_with(runner, kernel, version, pin):
     """Why this kernel must not be the default; empty if it may."""
-    proof = boot_default.unproven(ROOT, runner, kernel, version) if version else ""
+    proof = boot_default.unproven(ROOT, runner, kernel, versions.upstream(version)) if version else ""
     if proof:
         return "%s. The default boot entry was left as it is. Next step: build the module for that kernel (module dkms_module), or remove the kernel" % proof
-    problem = boot_default.decide(boot_default.read(ROOT, runner), kernel)["problem"]
+    problem = boot_default.decide(boot_default.read(ROOT, runner), kernel, pin)["problem"]
     return "%s. The default boot entry was left as it is. Next step: look at the boot loader's configuration on the node" % problem if problem else ""
 
 
@@ -92,6 +98,7 @@ def main():
         argument_spec=dict(
             kernel=dict(type="str"),
             driver_version=dict(type="str"),
+            pin=dict(type="bool", default=True),
             **lock.ARGUMENTS,
         ),
         supports_check_mode=True,
@@ -99,16 +106,16 @@ def main():
     params = module.params
     kernel = params["kernel"] or os.uname().release
     runner = Runner()
-    problem = problem_with(runner, kernel, params["driver_version"])
+    problem = problem_with(runner, kernel, params["driver_version"], params["pin"])
     if problem:
         module.fail_json(msg="Kernel %s is not made the default: %s." % (kernel, problem), kernels=kernels.read(ROOT, runner))
-    changed = boot_default.decide(boot_default.read(ROOT, runner), kernel)["changed"]
+    changed = boot_default.decide(boot_default.read(ROOT, runner), kernel, params["pin"])["changed"]
     if changed and not module.check_mode:
         try:
             lock.ignore_hangup()
             owner = {"module": "boot_kernel", "rollout_id": params["rollout_id"], "step": params["step"]}
             with lock.NodeLock(owner=owner, timeout_s=params["lock_timeout_s"]) as held:
-                changed = boot_default.act(ROOT, Runner(pass_fds=[held.fd]), kernel)
+                changed = boot_default.act(ROOT, Runner(pass_fds=[held.fd]), kernel, pin=params["pin"])
         except lock.LockTimeout as exc:
             module.fail_json(msg=str(exc), lock=exc.holder, kernels=kernels.read(ROOT, runner))
         except (boot_default.BootError, OSError) as exc:

@@ -55,11 +55,16 @@ def read(root, runner, uname=os.uname):
     return dict(found, loader="grubby" if grubby else None, tool=None, place=None, saved=True, one_time=None, saved_entry=None, entries={})
 
 
-def decide(facts, kernel):
-    """``{"problem", "changed", "menu"}``: why it cannot be done, whether anything is to be done, whether the menu has to be made anew."""
+def decide(facts, kernel, pin=True):
+    """``{"problem", "changed", "menu"}``: why it cannot be done, whether anything is to be done, whether the menu has to be made anew.
+
+    Without PIN a kernel that boots next anyway is left as it is, though a later one may take its place.
+    """
     answer = {"problem": None, "changed": False, "menu": False}
     if kernel not in facts["installed"]:
         answer["problem"] = "kernel %s is not installed so that it can boot; there is: %s" % (kernel, ", ".join(facts["installed"]) or "none")
+    elif not pin and facts["next_boot"] == kernel:
+        pass
     elif facts["loader"] is None:
         answer["problem"] = "the boot loader is not known: there is no /boot/grub/grub.cfg, and grubby does not answer"
     elif facts["one_time"]:
@@ -85,10 +90,10 @@ def unproven(root, runner, kernel, version):
     return ""
 
 
-def act(root, runner, kernel, uname=os.uname):
+def act(root, runner, kernel, uname=os.uname, pin=True):
     """Make a kernel the default and read it back; answers whether anything was changed."""
     facts = read(root, runner, uname)
-    plan = decide(facts, kernel)
+    plan = decide(facts, kernel, pin)
     if plan["problem"]:
         raise BootError(plan["problem"])
     if not plan["changed"]:

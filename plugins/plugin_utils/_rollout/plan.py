@@ -42,6 +42,9 @@ class Probe:
     domains: t.Dict[str, str] = dataclasses.field(default_factory=dict)
     stratum: str = ""  # what one canary can speak for: GPU model, kernel
     at_work: t.Optional[bool] = None  # whether something computes on it now
+    kernel: t.Optional[str] = None  # the one that runs
+    next_kernel: t.Optional[str] = None  # the one that boots next
+    kernels: t.Tuple[str, ...] = ()  # those that can boot
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +109,8 @@ def digest(target, order, nodes, policy):
     """
     rules = {key: value for key, value in policy.items() if key != "approved"}
     going = {name: [nodes[name]["from"], nodes[name]["to"], nodes[name]["domains"], bool(nodes[name].get("canary"))] for name in order}
-    document = {"target": target, "order": order, "nodes": going, "policy": rules}
+    kernels = {name: nodes[name]["to_kernel"] for name in order if nodes[name].get("to_kernel")}
+    document = {"target": target, "order": order, "nodes": going, "policy": rules, "kernels": kernels}
     return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode("utf-8")).hexdigest()
 
 
@@ -122,7 +126,7 @@ def _blame(found, before):
 def _there(to_version, before):
     """What the plan says of a node that has the version: whether this rollout brought it there."""
     if before is not None and before.state == "done" and before.to_version == to_version:
-        return {"state": "done", "from": before.from_version}
+        return {"state": "done", "from": before.from_version, "from_kernel": before.from_kernel}
     return {"state": "skipped", "reason": "already at %s" % to_version}
 
 
@@ -131,10 +135,33 @@ def _present(probe, to_version):
     return probe.package or probe.version if "-" in to_version else probe.version
 
 
+def _before(before, present, kernel):
+    """What an earlier run of this rollout found on a node that it had its hands on; else what is found now."""
+    return {"from": before.from_version or present, "from_kernel": before.from_kernel or kernel}
+
+
+def _kernels(nodes, probes, wanted):
+    """Say at each node of the plan that has to boot another kernel which one that is; answers what has to be said of the others.
+
+    WANTED: by node the kernel that ran with the version it goes back to.
+    """
+    gone: t.Dict[str, t.List[str]] = {}
+    for probe in probes:
+        kernel, entry = wanted.get(probe.name), nodes[probe.name]
+        if not kernel or not (entry["state"] == "pending" or entry.get("suspect")) or probe.kernel == probe.next_kernel == kernel:
+            continue
+        if kernel in probe.kernels:
+            entry["to_kernel"] = kernel
+        else:
+            gone.setdefault(kernel, []).append(probe.name)
+    return ["kernel %s, which ran with the version before, is not installed any more on %s: the driver goes back, the kernel stays" % (
+        kernel, limits.listed(sorted(names, key=natural))) for kernel, names in sorted(gone.items())]
+
+
 def _place(probe, to_version, before, going_on):
     """What the plan says of one node. GOING_ON: the run before did not come to its end, and what was said and seen in it stands."""
     present = _present(probe, to_version)
-    entry = {"from": present, "to": to_version, "domains": dict(probe.domains), "state": "pending", "reason": ""}
+    entry = {"from": present, "to": to_version, "from_kernel": probe.kernel, "domains": dict(probe.domains), "state": "pending", "reason": ""}
     mine = before is not None and before.state in ("failed", "rolled_back") and before.failure != state.SICK
     if not probe.reachable:
         entry.update(state="lost", reason="did not answer before the rollout: %s" % (probe.error or "unreachable"))
@@ -144,10 +171,10 @@ def _place(probe, to_version, before, going_on):
         )
     elif before is not None and before.state in state.IN_FLIGHT:
         entry.update(suspect=True)
-        entry["from"] = before.from_version or present
+        entry.update(_before(before, present, probe.kernel))
     elif before is not None and present == to_version and state.not_taken_back(before):
         entry.update(suspect=True, again="its schedulers did not take it back")
-        entry["from"] = before.from_version or present
+        entry.update(_before(before, present, probe.kernel))
     elif going_on and before is not None and before.state == "skipped" and before.order:
         entry.update(state="skipped", reason=before.reason, order=before.order)
     elif probe.error:
@@ -169,7 +196,7 @@ def _absent(previous, names, abandoned):
     """Nodes of an earlier run of this rollout that are not among its nodes now and still are out of service: they hold their slots."""
     entries = {}
     for node in previous.nodes.everything() if previous else []:
-        entry = {"from": node.from_version, "to": node.to_version, "domains": dict(node.domains), "state": node.state, "reason": node.reason,
+        entry = {"from": node.from_version, "to": node.to_version, "from_kernel": node.from_kernel, "domains": dict(node.domains), "state": node.state, "reason": node.reason,
                  "failure": node.failure or state.SICK, "signature": node.signature}
         if node.name in names:
             continue
@@ -261,11 +288,11 @@ def _canaries(named, per_stratum, ready, probes, nodes, previous):
     return chosen
 
 
-def build(target, probes, policy, previous=None, canaries=(), targets=None, canaries_per_stratum=0, abandoned=()):
+def build(target, probes, policy, previous=None, canaries=(), targets=None, canaries_per_stratum=0, abandoned=(), kernels=None):
     """Make the plan.
 
-    C(target) is one version for all; C(targets) gives each node its own instead, as a rollback does. C(previous) is the view of the
-    same rollout before this run. C(policy) is what limits.complete gives.
+    C(target) is one version for all; C(targets) gives each node its own instead, as a rollback does, and C(kernels) the kernel that it has
+    to boot with it. C(previous) is the view of the same rollout before this run. C(policy) is what limits.complete gives.
     """
     if not probes:
         raise PlanError("The list of nodes is empty: check the inventory group, the hosts variable of the playbook and --limit. Nothing was changed.")
@@ -280,6 +307,7 @@ def build(target, probes, policy, previous=None, canaries=(), targets=None, cana
     for probe in sorted(probes, key=lambda one: natural(one.name)):
         nodes[probe.name] = _place(probe, wanted[probe.name], previous.nodes.get(probe.name) if previous else None, going_on)
     policy, paused, changed, notes = _taken_over(previous, policy, nodes) if going_on else (policy, "", {}, [])
+    notes += _kernels(nodes, probes, kernels or {})
     suspects = [name for name in nodes if nodes[name].get("suspect")]
     pending = [name for name in nodes if nodes[name]["state"] == "pending" and name not in suspects]
     for key in policy["domain_caps"]:
@@ -402,13 +430,14 @@ def describe(plan, rollout_id, node_s=0):
     for number, name in enumerate(plan.order, start=1):
         node = plan.nodes[name]
         lines.append(
-            "  %d. %s%s: driver %s -> %s%s%s%s%s%s"
+            "  %d. %s%s: driver %s -> %s%s%s%s%s%s%s"
             % (
                 number,
                 name,
                 " (%s)" % ", ".join(node["domains"].values()) if node["domains"] else "",
                 node["from"] or "unknown",
                 node["to"],
+                ", kernel %s" % node["to_kernel"] if node.get("to_kernel") else "",
                 ", was in flight when its controller died" if node.get("suspect") and not node.get("again") else "",
                 ", canary" if node.get("canary") else "",
                 ", " + node["load"] if node.get("load") else "",

@@ -115,6 +115,7 @@ class Node:
     position: t.Optional[int] = None  # its place in the plan's order; None if it is left out
     from_version: t.Optional[str] = None
     to_version: t.Optional[str] = None
+    from_kernel: t.Optional[str] = None  # the one that ran before it went
     domains: t.Dict[str, str] = dataclasses.field(default_factory=dict)  # key of the failure domain: which one
     canary: bool = False
     reason: str = ""
@@ -224,7 +225,7 @@ def _plan(view, event):
     for name, planned in event["nodes"].items():
         old = before.get(name)
         node = Node(
-            name, planned["state"], places.get(name), planned.get("from"), planned.get("to"), dict(planned.get("domains") or {}),
+            name, planned["state"], places.get(name), planned.get("from"), planned.get("to"), planned.get("from_kernel"), dict(planned.get("domains") or {}),
             bool(planned.get("canary")), planned.get("reason", ""), planned.get("failure", ""), planned.get("signature", ""),
             order=planned.get("order", ""),
         )

@@ -490,6 +490,62 @@ def test_rollback_takes_named_nodes_to_the_version_that_was_recorded(fleet):
         "junit.xml", "report.html", "report.json", "report.md", "rollout.prom"]
 
 
+RAN, STAGED = "6.1.0-1-amd64", "6.1.0-2-amd64"
+
+
+def kernels(fleet):
+    """The kernel that runs, and the one that boots next, of every node."""
+    found = {name: stubnode.kernel(fleet.read(name)) for name in fleet.names}
+    return {name: (kernel["running"], kernel["next_boot"]) for name, kernel in found.items()}
+
+
+def test_a_node_that_fails_goes_back_to_the_kernel_that_ran_before(fleet):
+    """a1 is sick on the kernel that was staged; a2 never reboots, as its driver cannot be installed; a3's kernel is taken away meanwhile, and the staged
+    one stays; a4 has one kernel, and nothing is written."""
+    fleet.add("a1", kernels=[RAN, STAGED], next_kernel=STAGED, sick_on_kernels=[STAGED])
+    fleet.add("a2", kernels=[RAN, STAGED], next_kernel=STAGED, cannot_install=[NEW])
+    fleet.add("a3", kernels=[STAGED], kernel=RAN, next_kernel=STAGED, sick_with=[NEW])
+    fleet.add("a4", sick_with=[NEW])
+    result = fleet.run("upgrade", rollout_failure_budget=9, rollout_common_cause=9, rollout_max_down=4)
+    assert result.rc == 2 and set(result.states.values()) == {"rolled_back"}
+    assert kernels(fleet) == {"a1": (RAN, RAN), "a2": (RAN, RAN), "a3": (STAGED, STAGED), "a4": (RAN, RAN)}
+    assert [fleet.read(name)["boots"] for name in fleet.names] == [2, 0, 2, 2]
+    reasons = {name: node["reason"] for name, node in result.report["nodes"].items()}
+    assert all("is back on driver 1.0.1 and kernel %s, which passed" % RAN in reasons[name] for name in ("a1", "a2"))
+    assert "is back on driver 1.0.1, which passed against its baseline, and serves. Kernel %s is not made the default" % RAN in reasons["a3"]
+    assert "kernel" not in reasons["a4"].lower() and not [line for line in fleet.read("a4")["log"] if "kernel" in line]
+
+
+def test_rollback_takes_a_node_to_the_kernel_that_ran_before_and_proves_it(fleet):
+    """a1 goes back to the kernel that ran; a2's was removed meanwhile; a3 has one, and a4 is already on the one it had."""
+    for name in ("a1", "a2"):
+        fleet.add(name, kernels=[RAN, STAGED], next_kernel=STAGED)
+    fleet.add("a3")
+    fleet.add("a4", kernels=[RAN, STAGED], next_kernel=STAGED)
+    assert fleet.run("upgrade", rollout_max_down=4).rc == 0
+    assert fleet.run("upgrade").rc == 0, "a second run of it records no other kernel"
+    assert kernels(fleet)["a1"] == (STAGED, STAGED)
+    fleet.change("a2", kernels=[STAGED])
+    fleet.change("a4", kernel=RAN, next_kernel=RAN)
+    planned = fleet.run("rollback", "--check", rollback_hosts="gpu_nodes", rollout_version="", rollout_max_down=4)
+    assert re.search(r"a1: driver 2.0.1 -> 1.0.1, kernel %s\n" % RAN, planned.output) and planned.output.count(", kernel " + RAN) == 1
+    assert "kernel %s, which ran with the version before, is not installed any more on a2" % RAN in planned.output
+    result = fleet.run("rollback", rollback_hosts="gpu_nodes", rollout_version="", rollout_max_down=4)
+    assert result.rc == 0, "a2 goes back with the kernel that it has"
+    assert kernels(fleet) == {"a1": (RAN, RAN), "a2": (STAGED, STAGED), "a3": (RAN, RAN), "a4": (RAN, RAN)}
+    assert {fleet.read(name)["loaded"] for name in fleet.names} == {OLD}
+    assert fleet.read("a1")["log"][-4:] == ["stop nvidia-persistenced.service", "installed " + OLD, "default kernel " + RAN, "reboot into " + OLD]
+
+
+def test_a_rollback_whose_kernel_is_not_proven_is_undone(fleet):
+    fleet.add("a1", kernels=[RAN, STAGED], next_kernel=STAGED)
+    assert fleet.run("upgrade").rc == 0
+    fleet.change("a1", no_default_kernel=True)
+    result = fleet.run("rollback", rollback_hosts="a1", rollout_version="")
+    assert result.rc == 2 and "Kernel %s is not made the default" % RAN in result.output
+    assert (fleet.read("a1")["loaded"], kernels(fleet)["a1"]) == (NEW, (STAGED, STAGED))
+
+
 def test_an_operator_steers_a_rollout_while_it_runs(fleet):
     fleet.add("a1", waits_in_install=True)
     for name in ("a2", "a3"):

@@ -130,18 +130,22 @@ def test_a_reboot_needs_the_action_plugin(run, task):
 
 @pytest.fixture(name="boot")
 def a_boot_loader(monkeypatch, tmp_path):
-    state = {"default": RUNNING, "unproven": "", "problem": None, "acts": 0}
+    state = {"default": RUNNING, "unproven": "", "problem": None, "acts": 0, "pinned": True}
 
-    def act(root, runner, kernel):
+    def decide(facts, kernel, pin):
+        return {"problem": state["problem"], "changed": state["default"] != kernel or pin and not state["pinned"], "menu": False}
+
+    def act(root, runner, kernel, pin):
         state["acts"] += 1
+        state["pinned"] = state["pinned"] or pin
         if state.get("breaks"):
             raise boot_default.BootError("the disk is full")
         state["default"] = kernel
         return True
 
     monkeypatch.setattr(boot_default, "read", lambda root, runner: {})
-    monkeypatch.setattr(boot_default, "decide", lambda facts, kernel: {"problem": state["problem"], "changed": state["default"] != kernel, "menu": False})
-    monkeypatch.setattr(boot_default, "unproven", lambda root, runner, kernel, version: state["unproven"])
+    monkeypatch.setattr(boot_default, "decide", decide)
+    monkeypatch.setattr(boot_default, "unproven", lambda root, runner, kernel, version: state.update(asked=version) or state["unproven"])
     monkeypatch.setattr(boot_default, "act", act)
     monkeypatch.setattr(boot_kernel.kernels, "read", lambda root, runner: {"running": RUNNING, "installed": [RUNNING, OTHER], "next_boot": state["default"]})
     return state
@@ -153,6 +157,14 @@ def test_a_kernel_is_made_the_default(run, boot):
     result = run(boot_kernel, kernel=OTHER, driver_version="535.261.03")
     assert result["changed"] and result["reboot_required"] and result["kernels"]["next_boot"] == OTHER
     assert run(boot_kernel, kernel=OTHER)["changed"] is False and boot["acts"] == 1
+
+
+def test_a_default_by_chance_is_pinned_where_that_is_wanted(run, boot):
+    boot["pinned"] = False
+    assert run(boot_kernel, kernel=RUNNING, pin=False)["changed"] is False and boot["acts"] == 0
+    assert run(boot_kernel, kernel=RUNNING)["changed"] is True and boot["acts"] == 1 and boot["pinned"]
+    assert run(boot_kernel, kernel=OTHER, pin=False, driver_version="1:535.261.03-1~bpo12+1")["changed"] is True
+    assert boot["asked"] == "535.261.03", "the module's version has no revision of a package"
 
 
 @pytest.mark.parametrize(("key", "value", "words"), [

@@ -73,6 +73,17 @@ def test_a_default_that_is_right_by_chance_is_pinned(root):
     assert plan == {"problem": None, "changed": True, "menu": True}
 
 
+def test_without_a_pin_a_default_that_is_right_is_left_as_it_is(root):
+    """Also where the boot loader is not known, and not where another kernel boots next."""
+    loader, facts = Loader(root), boot_default.read(str(root), Recorded({}), uname)
+    for more in ({}, {"loader": None}):
+        assert boot_default.decide(dict(facts, **more), KERNEL, pin=False) == {"problem": None, "changed": False, "menu": False}
+    assert boot_default.decide(dict(facts, loader=None), KERNEL)["problem"]
+    assert boot_default.act(str(root), loader, KERNEL, uname, pin=False) is False and loader.calls == []
+    assert boot_default.decide(dict(facts, installed=[OLD]), KERNEL, pin=False)["problem"]
+    assert boot_default.act(str(root), loader, OLD, uname, pin=False) is True and loader.calls == ["grub-mkconfig", "grub-editenv"]
+
+
 @pytest.mark.parametrize(("change", "words"), [
     ({"installed": [KERNEL]}, "is not installed so that it can boot; there is: " + KERNEL),
     ({"loader": None}, "the boot loader is not known"),

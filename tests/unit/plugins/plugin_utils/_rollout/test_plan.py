@@ -60,6 +60,46 @@ def test_idle_nodes_go_first_where_the_order_is_free(loads, expected):
         assert [line for line in plan.describe(one, "r") if " %s (" % name in line][0].endswith(word)
 
 
+@pytest.mark.parametrize(
+    "now, following, installed, expected",
+    [
+        ("k2", "k2", ("k1", "k2"), "k1"),
+        ("k1", "k2", ("k1", "k2"), "k1"),  # it runs, and the next boot would bring another one
+        ("k2", "k1", ("k1", "k2"), "k1"),  # what a run that broke off had chosen
+        ("k1", "k1", ("k1", "k2"), None),
+        ("k2", "k2", ("k2",), None),
+        (None, None, (), None),
+    ],
+)
+def test_a_node_goes_back_with_the_kernel_that_ran(now, following, installed, expected):
+    """And one that stays, as it is not installed any more, is told; what the node boots is part of what is approved."""
+    found = [Probe("a", version="2.0", kernel=now, next_kernel=following, kernels=installed), Probe("b", version="2.0", kernel="k2")]
+    plain = plan.build("", found, POLICY, targets={"a": "1.0", "b": "1.0"})
+    made = plan.build("", found, POLICY, targets={"a": "1.0", "b": "1.0"}, kernels={"a": "k1"})
+    assert made.nodes["a"].get("to_kernel") == expected and "to_kernel" not in made.nodes["b"] and made.nodes["a"]["from_kernel"] == now
+    lines = plan.describe(made, "r")
+    assert ("  1. a: driver 2.0 -> 1.0%s" % (", kernel k1" if expected else "")) in lines
+    kept = "  kernel k1, which ran with the version before, is not installed any more on a: the driver goes back, the kernel stays"
+    assert (kept in lines) == ("k1" not in installed)
+    assert (made.sha256 != plain.sha256) == bool(expected)
+
+
+@pytest.mark.parametrize("value", ["done", "down"])
+def test_the_kernel_that_ran_before_is_not_what_a_second_run_finds(value):
+    left = state.Node("a", value, from_version="1.0", to_version="2.0", from_kernel="k1")
+    found = [Probe("a", version="2.0", kernel="k2"), Probe("b", version="1.0", kernel="k2")]
+    made = plan.build("2.0", found, POLICY, previous=story(left, finished="2026-01-01T00:00:00.000Z"))
+    assert {name: node["from_kernel"] for name, node in made.nodes.items()} == {"a": "k1", "b": "k2"}
+    view = state.reduce([dict(plan.event(made, "r"), event="plan", run="x", time="2026-01-02T00:00:00.000Z")])
+    assert view.nodes.get("a").from_kernel == "k1"
+
+
+def test_no_node_that_does_not_go_has_to_boot_another_kernel():
+    found = [Probe("a", version="1.0", kernel="k2", next_kernel="k2", kernels=("k1", "k2")), Probe("b", reachable=False, kernels=("k1",))]
+    made = plan.build("1.0", found, POLICY, kernels={"a": "k1", "b": "k1"})
+    assert not made.order and not [node for node in made.nodes.values() if "to_kernel" in node] and not made.notes
+
+
 def test_no_job_that_begins_or_ends_makes_a_plan_another_one():
     def made(*at_work, **more):
         found = [Probe("abcd"[number], version="1.0", at_work=work) for number, work in enumerate(at_work)]

@@ -54,6 +54,7 @@ class Connection(LocalConnection):
                 node = stubnode.load(path)
             node["boots"] += 1
             node["loaded"] = node["disk"]
+            node["kernel"] = stubnode.kernel(node)["next_boot"]
             node["running"] = list(node["enabled"])
             node["log"].append("reboot into %s" % node["disk"])
             node["unreachable"] = node["disk"] in node.get("dies_with", [])

@@ -49,15 +49,24 @@ def wait(node, where):
     return node
 
 
+def kernel(node):
+    """The kernels of the node, one unless it is told otherwise."""
+    installed = node.get("kernels", ["6.1.0-1-amd64"])
+    running = node.get("kernel", installed[0])
+    return {"running": running, "installed": installed, "next_boot": node.get("next_kernel", running)}
+
+
 def audit(node):
+    kernels = kernel(node)
     safe = not node.get("no_module_for_next_boot")
     return {
         "schema": "gpufleet.audit/1",
+        "kernel": kernels,
         "versions": {"loaded": node["loaded"], "library": node["disk"]},
         "verdict": "pass",
         "reboot_safe": safe,
         "reboot_safe_reason": "the module is on disk" if safe else "kernel 6.1 boots next and has no module",
-        "reboot_required": node["loaded"] != node["disk"],
+        "reboot_required": node["loaded"] != node["disk"] or kernels["running"] != kernels["next_boot"],
         "reboot_required_reason": "",
     }
 

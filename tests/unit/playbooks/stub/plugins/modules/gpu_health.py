@@ -24,6 +24,9 @@ def main():
     checks = []
     if node["loaded"] in node.get("sick_with", []):
         checks.append({"id": "gpu_answers", "entity": "GPU-3", "status": "fail", "message": "GPU 3 does not answer with driver %s" % node["loaded"]})
+    kernel = stubnode.kernel(node)["running"]
+    if kernel in node.get("sick_on_kernels", []):
+        checks.append({"id": "gpu_answers", "entity": "GPU-3", "status": "fail", "message": "GPU 3 does not answer on kernel %s" % kernel})
     if module.params["phase"] == "soak":
         stubnode.note(node, "looked at, at work")
         if node["loaded"] in node.get("sick_at_work_with", []):

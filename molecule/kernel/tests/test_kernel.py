@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The life of a held kernel, in order: reported; the driver loaded anew without a reboot; a build that fails; a kernel with its module proven
-first; and the upgrade that brings kernel, driver and security updates in one drain.
+first; the upgrade that brings kernel, driver and security updates in one drain; and the ways back to the kernel that ran, by the rollback playbook
+and after a failure.
 
 The kernels are Debian's. The driver is the lab's stub (tests/lab/stubs.py), so that each module is built on the node, in seconds.
 """
@@ -24,6 +25,7 @@ COMPILERS = {"kern-1": "/usr/bin/x86_64-linux-gnu-gcc-12", "kern-2": "/usr/bin/x
 # To which driver each is upgraded.
 NEXT = {"kern-1": "535.261.03", "kern-2": "535.274.02"}
 REVISION = "-0stub1"
+VARIABLES = {"nvidia_driver_tree_dir": ""}  # of the rollouts: every module is built on the node
 MODULES = ("nvidia-current", "nvidia-current-modeset", "nvidia-current-drm", "nvidia-current-uvm")
 
 
@@ -65,6 +67,12 @@ def offered(host):
 @pytest.fixture(scope="module")
 def staged(offered):
     return offered[0]
+
+
+@pytest.fixture(scope="module")
+def artifacts(host, tmp_path_factory):
+    """What a rollout of the machine leaves for the rollback after it."""
+    return tmp_path_factory.mktemp(name_of(host))
 
 
 def default(host):
@@ -179,12 +187,12 @@ def test_a_kernel_becomes_the_default_when_its_module_is_proven(host, staged, of
     assert again.rc == 0 and not again.changed.get(name_of(host)), again.tail()
 
 
-def test_one_drain_brings_the_kernel_the_driver_and_the_security_updates(host, staged, tmp_path):
+def test_one_drain_brings_the_kernel_the_driver_and_the_security_updates(host, staged, artifacts):
     boot, library, meta = boot_id(host), version(host, "libexpat1"), version(host, "linux-image-amd64")
     wanted = NEXT[name_of(host)]
-    outcome = play("gpufleet.lifecycle.upgrade", INVENTORY, {
-        "upgrade_hosts": name_of(host), "rollout_version": wanted + REVISION, "gpufleet_artifact_dir": str(tmp_path), "nvidia_driver_tree_dir": "",
-        "gpu_node_upgrade_security_updates": True, "gpu_node_upgrade_reload": "auto"})
+    outcome = play("gpufleet.lifecycle.upgrade", INVENTORY, dict(
+        VARIABLES, upgrade_hosts=name_of(host), rollout_version=wanted + REVISION, gpufleet_artifact_dir=str(artifacts),
+        gpu_node_upgrade_security_updates=True, gpu_node_upgrade_reload="auto"))
     assert (outcome.rc, outcome.failed) == (0, {}), outcome.tail(80)
     assert boot_id(host) != boot and host.check_output("uname -r") == staged, "no reload brings another kernel"
     for kernel in (released(host), staged):
@@ -192,7 +200,7 @@ def test_one_drain_brings_the_kernel_the_driver_and_the_security_updates(host, s
     fixed = host.check_output("apt-cache policy libexpat1 | sed -n 's/^  Candidate: //p'")
     assert version(host, "libexpat1") == fixed != library
     assert version(host, "linux-image-amd64") == meta, "what is held is no part of it"
-    told = json.loads((tmp_path / "rollouts" / ("upgrade-" + wanted + REVISION) / "report.json").read_text())["nodes"][name_of(host)]
+    told = json.loads((artifacts / "rollouts" / ("upgrade-" + wanted + REVISION) / "report.json").read_text())["nodes"][name_of(host)]
     steps = {step["name"]: step for step in told["steps"]}
     assert told["state"] == "done" and list(steps).index("install") < list(steps).index("reload") and "reboot" not in steps
     logged, end = host.check_output("cat /var/log/dpkg.log").splitlines(), " upgrade libexpat1:amd64 %s %s" % (library, fixed)
@@ -204,10 +212,58 @@ def test_one_drain_brings_the_kernel_the_driver_and_the_security_updates(host, s
     assert outcome.rc == 0, result.get("msg")
 
 
+def state_of(host, directory, rollout):
+    told = json.loads((directory / "rollouts" / rollout / "report.json").read_text())["nodes"][name_of(host)]
+    return told["state"], told["reason"], [step["name"] for step in told["steps"]]
+
+
+def assert_back(host):
+    """The machine runs the kernel and the driver that it was brought up with, and boots that kernel again."""
+    assert host.check_output("uname -r") == released(host)
+    assert "gnulinux-%s-advanced-lab" % released(host) in default(host)
+    outcome, result = task(host, "driver_audit", wanted_version=driver(host), fail_on=["fail"])
+    assert outcome.rc == 0, result.get("msg")
+    assert (result["audit"]["versions"]["loaded"], result["audit"]["kernel"]["next_boot"]) == (driver(host), released(host))
+
+
+def test_the_rollback_playbook_brings_the_kernel_back_that_ran_before(host, staged, artifacts):
+    """What was undone is the rollout of the test before, which brought the staged kernel."""
+    upgraded = "upgrade-" + NEXT[name_of(host)] + REVISION
+    foreseen = play("gpufleet.lifecycle.rollback", INVENTORY, dict(VARIABLES, rollback_hosts=name_of(host), gpufleet_artifact_dir=str(artifacts)), check=True)
+    assert foreseen.rc == 0 and "driver %s%s -> %s%s, kernel %s" % (NEXT[name_of(host)], REVISION, driver(host), REVISION, released(host)) in foreseen.output
+    outcome = play("gpufleet.lifecycle.rollback", INVENTORY, dict(VARIABLES, rollback_hosts=name_of(host), gpufleet_artifact_dir=str(artifacts)))
+    assert (outcome.rc, outcome.failed) == (0, {}), outcome.tail(80)
+    assert state_of(host, artifacts, "rollback-" + upgraded)[0] == "done"
+    assert_back(host)
+    assert_modules(host, staged, driver(host))
+
+
+def test_a_node_that_fails_on_a_new_kernel_is_put_back_to_the_one_that_ran(host, staged, tmp_path):
+    """The new driver does not bring up a GPU: seen after the boot into the staged kernel."""
+    name, wanted = name_of(host), NEXT[name_of(host)]
+    outcome, result = task(host, "boot_kernel", kernel=staged, driver_version=driver(host))
+    assert outcome.rc == 0 and result["kernels"]["next_boot"] == staged, outcome.tail()
+    host.check_output("gpusim inject gpu-not-brought-up --gpu 1 --driver " + wanted)
+    try:
+        outcome = play("gpufleet.lifecycle.upgrade", INVENTORY, dict(
+            VARIABLES, upgrade_hosts=name, rollout_version=wanted + REVISION, gpufleet_artifact_dir=str(tmp_path)))
+    finally:
+        host.check_output("gpusim clear gpu-not-brought-up")
+    assert outcome.rc == 2, outcome.tail(80)
+    state, reason, steps = state_of(host, tmp_path, "upgrade-" + wanted + REVISION)
+    assert state == "rolled_back" and "is back on driver %s%s and kernel %s, which passed" % (driver(host), REVISION, released(host)) in reason, reason
+    assert [step for step in steps if step in ("reboot", "rollback_reboot")] == ["reboot", "rollback_reboot"], "it ran the staged kernel meanwhile"
+    assert_back(host)
+
+
 def test_the_kernel_that_was_left_can_be_taken_away_and_the_one_that_runs_cannot(host, staged):
+    outcome, result = task(host, "boot_kernel", kernel=staged, driver_version=driver(host))
+    assert outcome.rc == 0, outcome.tail()
+    outcome, result = task(host, "driver_reload", policy="reboot", reboot=True)
+    assert outcome.rc == 0 and host.check_output("uname -r") == staged, outcome.tail()
     outcome, result = task(host, "kernel_packages", state="removed", kernel=staged)
     assert outcome.rc != 0 and "kernel %s is not removed: %s runs and %s boots next" % (staged, staged, staged) in result["msg"]
     outcome, result = task(host, "kernel_packages", state="removed", kernel=released(host))
     assert outcome.rc == 0 and result["kernels"]["installed"] == [staged], outcome.tail()
     assert host.check_output("test ! -e /lib/modules/{0} || find /lib/modules/{0} -name '*.ko*'".format(released(host))) == ""
-    assert host.check_output("dkms status") == "nvidia-current/%s, %s, x86_64: installed" % (NEXT[name_of(host)], staged)
+    assert host.check_output("dkms status") == "nvidia-current/%s, %s, x86_64: installed" % (driver(host), staged)

@@ -196,8 +196,8 @@ def _absent(previous, names, abandoned):
     """Nodes of an earlier run of this rollout that are not among its nodes now and still are out of service: they hold their slots."""
     entries = {}
     for node in previous.nodes.everything() if previous else []:
-        entry = {"from": node.from_version, "to": node.to_version, "from_kernel": node.from_kernel, "domains": dict(node.domains), "state": node.state, "reason": node.reason,
-                 "failure": node.failure or state.SICK, "signature": node.signature}
+        entry = {"from": node.from_version, "to": node.to_version, "from_kernel": node.from_kernel, "domains": dict(node.domains), "state": node.state,
+                 "reason": node.reason, "failure": node.failure or state.SICK, "signature": node.signature}
         if node.name in names:
             continue
         if node.state in state.OUT_OF_SERVICE:

@@ -84,7 +84,8 @@ class Run:
             ANSIBLE_COLLECTIONS_PATH=str(self.place / "collections"), ANSIBLE_CONFIG=str(self.place / "ansible.cfg"), ANSIBLE_FORKS=str(self.forks),
             ANSIBLE_PIPELINING="true", ANSIBLE_INJECT_FACT_VARS="false", ANSIBLE_NOCOLOR="true", ANSIBLE_LOCALHOST_WARNING="false",
             ANSIBLE_CALLBACKS_ENABLED=",".join("gpufleet.lifecycle." + name for name in ("hosttasks",) + tuple(self.callbacks)),
-            GPUFLEET_HOST_TASKS=str(self.place / "tasks.json"), GPUFLEET_MODULES=str(self.place / "modules"), GPUFLEET_STUB_NODES=str(self.nodes), HOME=str(self.place), PYTHONDONTWRITEBYTECODE="1",
+            GPUFLEET_HOST_TASKS=str(self.place / "tasks.json"), GPUFLEET_MODULES=str(self.place / "modules"), GPUFLEET_STUB_NODES=str(self.nodes),
+            HOME=str(self.place), PYTHONDONTWRITEBYTECODE="1",
         )
         command = [sys.executable, "-m", "ansible", "playbook", "-i", str(inventory), str(self.collection / "playbooks" / "upgrade.yml")]
         with open(self.place / "output", "w", encoding="utf-8") as log:

@@ -42,9 +42,17 @@ def pss(pid):
         return None
 
 
+def command_line(pid):
+    """What a process was started with, as bytes; empty of one that has ended."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return pathlib.Path("/proc/%d/cmdline" % pid).read_bytes()
+    return b""
+
+
 def sample(pids):
-    """(bytes of all, bytes of the first, number of the others)."""
-    sizes = [size for size in map(pss, pids) if size is not None]
+    """(bytes of all, bytes of the first, number of the others) of the first process and its copies: what else they start runs on the nodes in earnest."""
+    copies = [pid for pid in pids if command_line(pid) == command_line(pids[0])]
+    sizes = [size for size in map(pss, copies) if size is not None]
     return sum(sizes), sizes[0] if sizes else 0, max(0, len(sizes) - 1)
 
 

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import subprocess
+
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.tests.bench.rollout import memory
@@ -36,3 +39,21 @@ def test_memory_that_is_shared_counts_once(tmp_path):
     assert memory.pss(0) is None and memory.pss(2 ** 22 + 1) is None, "one that has ended"
     own = memory.sample([memory.os.getpid()])
     assert own[0] == own[1] > 10 ** 6 and own[2] == 0
+
+
+def test_workers_count_and_what_they_start_does_not():
+    context = multiprocessing.get_context("fork")
+    over = context.Event()
+    worker = context.Process(target=over.wait)
+    worker.start()
+    other = subprocess.Popen(["sleep", "60"])
+    try:
+        first = memory.os.getpid()
+        whole = memory.sample([first, worker.pid, other.pid])
+        assert whole[2] == 1 and whole[0] > whole[1] > 0
+        assert memory.sample([first, other.pid])[2] == 0
+    finally:
+        over.set()
+        worker.join()
+        other.kill()
+        other.wait()

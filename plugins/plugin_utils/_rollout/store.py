@@ -5,8 +5,8 @@
 
 Private to the collection: it may change at any time.
 
-SQLite in one file is for one controller, PostgreSQL for several. A transaction holds its rollout alone: SQLite locks the file, PostgreSQL
-the rollout's row. Whatever is committed is on disk.
+SQLite in one file is for one controller, PostgreSQL for several. A transaction holds its rollout alone: SQLite locks the file, before which
+the processes of the controller wait for their turn; PostgreSQL locks the rollout's row. Whatever is committed is on disk.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ try:
 except ImportError:  # told when a ledger is opened, with the way out
     sa = None
     sa_exc = None
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import turns
 
 SCHEMA_VERSION = "1"
 PATIENCE_S = 120.0
@@ -141,7 +143,7 @@ class Store:
 
         def once():
             tries.append(None)
-            with self._open() as connection:
+            with self._turn(), self._open() as connection:
                 self._hold(connection, rollout_id)
                 answer = work(connection, len(tries) > 1)
                 connection.commit()
@@ -155,15 +157,27 @@ class Store:
         if not self.exists():
             yield None
             return
-        with self._patiently(self._open) as connection:
-            yield connection
+        with contextlib.ExitStack() as stack:
+            yield self._patiently(lambda: self._entered(stack))
+
+    def _entered(self, stack):
+        """A connection with its turn, both until the end of STACK."""
+        with contextlib.ExitStack() as attempt:
+            attempt.enter_context(self._turn())
+            connection = attempt.enter_context(self._open())
+            stack.push(attempt.pop_all())
+            return connection
+
+    def _turn(self):
+        """The turn of this process, which a file needs; a server sees to that itself."""
+        if not self.sqlite:
+            return contextlib.nullcontext()
+        os.makedirs(os.path.dirname(self.file), mode=DIRECTORY_MODE, exist_ok=True)
+        return turns.turn(self.file + ".turn", self.patience_s)
 
     def _open(self):
-        if self.sqlite:
-            directory = os.path.dirname(self.file)
-            os.makedirs(directory, mode=DIRECTORY_MODE, exist_ok=True)
-            if not os.path.exists(self.file):
-                os.close(os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
+        if self.sqlite and not os.path.exists(self.file):
+            os.close(os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
         connection = self.engine.connect()
         try:
             connection.begin()
@@ -222,6 +236,9 @@ class Store:
                         self.shown, self.patience_s, self._why(exc))) from None
             except sa_exc.DBAPIError as exc:
                 raise StoreError("The ledger %s cannot be used: %s." % (self.shown, self._why(exc))) from None
+            except turns.TurnError as exc:
+                raise StoreError("The ledger %s did not answer: %s. Nothing was decided; see to that process and run the playbook again." % (
+                    self.shown, exc)) from None
             except OSError as exc:
                 raise StoreError("The ledger %s cannot be used: %s." % (self.shown, exc)) from None
             time.sleep(pause * random.uniform(0.8, 1.2))

@@ -1,0 +1,116 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Hundreds of Ansible's workers on a controller of a usual size."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: many_workers
+type: notification
+short_description: Keep hundreds of nodes in flight within the memory and the cores of the controller
+version_added: 0.1.0
+author:
+  - gpufleet contributors (@gpufleet)
+description:
+  - Every node in flight holds one of Ansible's workers, a copy of the playbook's process in which most pages soon are its own though they hold the same.
+    This asks the kernel to merge such pages, in this process and in all that it starts (C(PR_SET_MEMORY_MERGE), see prctl(2)), which halves what a
+    worker costs.
+  - It also starts no worker while as many compute already as there are cores. Ansible starts one for every host at once where it has the forks, and all of
+    them would be in memory, each with a small part of a core. A worker that waits, for its node or for leave to go, computes nothing and holds up nobody.
+  - The kernel merges only while kernel samepage merging runs, which root switches on with C(echo 1 > /sys/kernel/mm/ksm/run). It has to keep up with the
+    workers. For hundreds of them write C(4000) to C(/sys/kernel/mm/ksm/pages_to_scan); the process C(ksmd) shows what that takes of a core.
+  - Where the kernel cannot, or does not merge now, a line on stderr says so, and the workers take the memory that they take without it.
+  - From how long a write takes, a process of the same machine may learn which pages another one has, when both let theirs be merged. So leave this out on a
+    machine that runs what you do not trust with the playbook's secrets.
+requirements:
+  - Linux 6.4 or newer with C(CONFIG_KSM) on the controller, to merge memory
+  - enable it in the configuration, C(callbacks_enabled = gpufleet.lifecycle.many_workers), or by C(ANSIBLE_CALLBACKS_ENABLED)
+"""
+
+import ctypes
+import os
+import threading
+import time
+
+from ansible.plugins.callback import CallbackBase
+
+PR_SET_MEMORY_MERGE = 67  # include/uapi/linux/prctl.h
+RUN = "/sys/kernel/mm/ksm/run"
+CHILDREN = "/proc/self/task/%d/children"  # proc(5), of the thread that starts the workers
+LOOK_S = 0.01
+LONGEST_S = 2.0  # whatever computes: the playbook goes on
+
+
+def ask():
+    """Have the kernel merge pages of this process and of those that it starts from now on; 0, or the errno of its refusal."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    arguments = [ctypes.c_ulong(number) for number in (1, 0, 0, 0)]
+    return ctypes.get_errno() if libc.prctl(ctypes.c_int(PR_SET_MEMORY_MERGE), *arguments) else 0
+
+
+def running(path=RUN):
+    """What the kernel's switch for merging says: C(1) while it merges; empty where there is none."""
+    try:
+        with open(path, encoding="ascii") as stream:
+            return stream.read().strip()
+    except OSError:
+        return ""
+
+
+def complaint(refused, switch):
+    """Why nothing is merged, and what helps; empty when it is."""
+    if refused:
+        return "the kernel merges no memory of a process as a whole (prctl: %s), expected Linux 6.4 or newer with CONFIG_KSM" % os.strerror(refused)
+    if switch != "1":
+        return "the kernel merges nothing now (%s is %s, expected 1): as root, echo 1 > %s" % (RUN, switch or "not there", RUN)
+    return ""
+
+
+def computing(pids):
+    """How many of the processes run, or would with a core for them (state R of proc(5))."""
+    number = 0
+    for pid in pids:
+        try:
+            with open("/proc/%s/stat" % pid, encoding="utf-8", errors="replace") as stream:
+                number += stream.read().rpartition(") ")[2].startswith("R")
+        except OSError:
+            continue  # it has ended
+    return number
+
+
+def workers():
+    """The processes that this thread started and that have not been taken leave of."""
+    try:
+        with open(CHILDREN % threading.get_native_id(), encoding="ascii") as stream:
+            return stream.read().split()
+    except OSError:
+        return []  # a kernel that does not tell: nobody waits
+
+
+def wait_for_a_core(cores, busy=lambda: computing(workers()), clock=time.monotonic, sleep=time.sleep):
+    """Wait until fewer workers compute than there are CORES, and no longer than LONGEST_S; answers how long."""
+    began = clock()
+    while busy() >= cores and clock() - began < LONGEST_S:
+        sleep(LOOK_S)
+    return clock() - began
+
+
+class CallbackModule(CallbackBase):
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "notification"
+    CALLBACK_NAME = "gpufleet.lifecycle.many_workers"
+    CALLBACK_NEEDS_ENABLED = True
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.cores = len(os.sched_getaffinity(0))
+
+    def v2_playbook_on_start(self, playbook):
+        words = complaint(ask(), running())
+        if words:
+            self._display.display("many_workers: %s. Workers take the memory that they take without it." % words, stderr=True)
+
+    def v2_runner_on_start(self, host, task):
+        """Called in the playbook's process right before it starts the worker."""
+        wait_for_a_core(self.cores)

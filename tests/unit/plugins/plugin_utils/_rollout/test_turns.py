@@ -1,0 +1,127 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import store, turns
+
+FORK = multiprocessing.get_context("fork")
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "turn")
+
+
+def hold(path, has_it, until):
+    with turns.turn(path, 10):
+        has_it.set()
+        until.wait(60)
+
+
+@pytest.fixture
+def other(path):
+    """Another process that has the turn; what ends it."""
+    has_it, until = FORK.Event(), FORK.Event()
+    process = FORK.Process(target=hold, args=(path, has_it, until))
+    process.start()
+    assert has_it.wait(30)
+    yield process, until
+    until.set()
+    process.join()
+
+
+def count(path, counter, times):
+    for dummy in range(times):
+        with turns.turn(path, 60):
+            seen = int(open(counter, encoding="ascii").read())
+            time.sleep(0.001)
+            with open(counter, "w", encoding="ascii") as stream:
+                stream.write(str(seen + 1))
+
+
+def test_one_at_a_time(path, tmp_path):
+    counter = tmp_path / "counter"
+    counter.write_text("0")
+    workers = [FORK.Process(target=count, args=(path, str(counter), 10)) for dummy in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert counter.read_text() == "80" and os.stat(path).st_mode & 0o777 == 0o600
+
+
+def test_who_holds_it_for_too_long_is_named(path, other):
+    process, dummy = other
+    with pytest.raises(turns.TurnError, match="process %d has held %s for more than 1 s" % (process.pid, path)):
+        with turns.turn(path, 1):
+            raise AssertionError("two have the turn")
+
+
+def test_it_is_waited_for_as_long_as_turns_are_taken(path, other, monkeypatch):
+    """Others take theirs, longer altogether than the patience."""
+    monkeypatch.setattr(turns, "LOOK_S", 0.05)
+    over = threading.Event()
+
+    def others_go_on():
+        while not over.wait(0.1):
+            os.utime(path)
+
+    going = threading.Thread(target=others_go_on)
+    going.start()
+    threading.Timer(3, other[1].set).start()
+    began = time.monotonic()
+    try:
+        with turns.turn(path, 1):
+            assert time.monotonic() - began > 2
+    finally:
+        over.set()
+        going.join()
+
+
+def test_it_ends_with_the_process_that_has_it(path, other):
+    os.kill(other[0].pid, signal.SIGKILL)
+    with turns.turn(path, 10), open(path, "rb") as stream:
+        assert turns.holder(stream.fileno()) == str(os.getpid())
+
+
+def test_one_that_gave_up_takes_nothing_later(path, other):
+    with pytest.raises(turns.TurnError), turns.turn(path, 0.1):
+        pass
+    other[1].set()
+    other[0].join()
+    for dummy in range(3):
+        with turns.turn(path, 5):
+            pass
+
+
+def test_the_ledger_says_who_keeps_it_waiting_and_decides_nothing(tmp_path):
+    url = "sqlite:///%s/ledger.sqlite" % tmp_path
+    store.Store(url).transact("r", lambda connection, repeated: None)
+    has_it, until = FORK.Event(), FORK.Event()
+    process = FORK.Process(target=hold, args=(str(tmp_path / "ledger.sqlite.turn"), has_it, until))
+    process.start()
+    assert has_it.wait(30)
+    done = []
+    try:
+        impatient = store.Store(url, patience_s=0.1)
+        with pytest.raises(store.StoreError, match="did not answer: process %d has held .*Nothing was decided" % process.pid):
+            impatient.transact("r", lambda connection, repeated: done.append(1))
+        with pytest.raises(store.StoreError, match="process %d has held" % process.pid), impatient.reading():
+            done.append(2)
+    finally:
+        until.set()
+        process.join()
+    assert not done
+    with store.Store(url).reading() as connection:
+        assert connection is not None
+    store.Store(url).transact("r", lambda connection, repeated: done.append(3))
+    assert done == [3], "a reader gives its turn back"

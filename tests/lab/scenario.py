@@ -6,13 +6,17 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import signal
+import subprocess
+import time
 from pathlib import Path
 
 import testinfra
 
 from .config import CHECKOUT
-from .play import play
+from .play import environment, play
 
 INVENTORY = CHECKOUT / "molecule" / "inventory"
 SSH_CONFIG = CHECKOUT / ".lab" / ("lab" + os.environ.get("GPUFLEET_LAB_ID", "0")) / "ssh" / "config"
@@ -31,6 +35,53 @@ def machine(name: str):
 
 def boot_id(host) -> str:
     return host.check_output("cat /proc/sys/kernel/random/boot_id")
+
+
+def wait_for(what, problem: str, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, problem
+        time.sleep(0.5)
+
+
+class Controller:
+    """A playbook under way, as an operator starts it."""
+
+    def __init__(self, process: subprocess.Popen, log: Path):
+        self.process = process
+        self.log = log
+
+    def says(self, line: str, seconds: float = 300) -> str:
+        """Wait until it says so; all that it said by then."""
+        wait_for(lambda: line in self.log.read_text() or self.process.poll() is not None, f"it never said {line!r}", seconds)
+        assert self.process.poll() is None, self.log.read_text()
+        return self.log.read_text()
+
+    def waits_for(self, what, problem: str, seconds: float = 120) -> None:
+        """Wait until something is so, as long as the playbook goes on."""
+        wait_for(lambda: what() or self.process.poll() is not None, problem, seconds)
+        assert self.process.poll() is None, self.log.read_text()
+
+    def ends(self, seconds: float = 600) -> str:
+        """Wait until it has ended well; all that it said."""
+        assert self.process.wait(timeout=seconds) == 0, self.log.read_text()
+        return self.log.read_text()
+
+
+@contextlib.contextmanager
+def controller(log: Path, playbook: str, variables: dict, inventories=(INVENTORY,)):
+    """A playbook that is started; in the end every process of its controller is killed."""
+    words = [word for path in inventories for word in ("-i", str(path))]
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            ["ansible-playbook", *words, "-e", json.dumps(variables), playbook], cwd=CHECKOUT, env={**os.environ, **environment()}, stdout=out,
+            stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
+    try:
+        yield Controller(process, log)
+    finally:
+        with contextlib.suppress(ProcessLookupError):  # all of it has ended
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def ask(node: str, module: str, arguments: dict | None = None, become_user: str = "root", check: bool = False, extra: dict | None = None):

@@ -106,6 +106,12 @@ def scenario_nodes(text: str) -> t.Tuple[str, ...]:
     return tuple(found.group(1).split()) if found else (ALL_NODES,)
 
 
+def scenario_needs(text: str) -> t.Tuple[str, ...]:
+    """The stages without which a scenario cannot begin, from the line `# needs: STAGE...` in its molecule.yml."""
+    found = re.search(r"^# needs:(.*)$", text, re.MULTILINE)
+    return tuple(found.group(1).split()) if found else ()
+
+
 DEMO_NODES = ("gpu-r1-1", "gpu-r1-2", "gpu-r2-1", "gpu-r2-2", "gpu-r3-1", "gpu-r3-2")
 
 
@@ -126,11 +132,10 @@ def _molecule() -> t.List[Stage]:
     create = "molecule destroy -s default\nmolecule create -s default\nmolecule prepare -s default"
     stages.append(Stage("molecule-create", "molecule", create, "main", after=before + first, needs=before))
     for scenario in scenarios:
-        nodes = scenario_nodes((scenario / "molecule.yml").read_text(encoding="utf-8"))
+        text = (scenario / "molecule.yml").read_text(encoding="utf-8")
+        nodes, needs = scenario_nodes(text), ("molecule-create", *scenario_needs(text))
         script = "molecule verify -s default" if scenario.name == "default" else "molecule test -s {0} --destroy=never".format(scenario.name)
-        stages.append(
-            Stage("molecule-" + scenario.name, "molecule", script, "main", after=("molecule-create",), needs=("molecule-create",), nodes=nodes)
-        )
+        stages.append(Stage("molecule-" + scenario.name, "molecule", script, "main", after=needs, needs=needs, nodes=nodes))
     # The main job itself, on the machines of inventories/lab, once these were looked at. It takes longest, and so begins before the others.
     script = "python3 -m tests.lab demo"
     demo = Stage("demo", "molecule", script, "main", after=("molecule-create", "molecule-default"), needs=("molecule-create",), nodes=DEMO_NODES)

@@ -96,6 +96,16 @@ def test_a_scenario_names_the_machines_it_takes(text, nodes):
     assert stages.scenario_nodes(text) == nodes
 
 
+@pytest.mark.parametrize(("text", "needs"), [("---\n# needs: apiserver\n", ("apiserver",)), ("---\n# nodes: a b\n", ())])
+def test_a_scenario_names_the_stages_it_needs(text, needs):
+    assert stages.scenario_needs(text) == needs
+
+
+def test_the_scenario_with_an_api_server_does_not_begin_without_it():
+    found = {stage.name: stage for stage in stages.all_stages()}["molecule-schedulers"]
+    assert found.needs == ("molecule-create", "apiserver")
+
+
 def test_every_scenario_looks_at_its_machines():
     """molecule passes over a scenario that has no tests without a word."""
     scenarios = [path.parent for path in (ROOT / "molecule").glob("*/molecule.yml")]

@@ -7,7 +7,7 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import MARK, KubeError
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._kube.objects import node
+from tests.lab.kube.objects import node
 
 GPU = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 OTHER = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}

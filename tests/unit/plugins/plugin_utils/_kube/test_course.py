@@ -10,7 +10,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.course im
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.pods import Policy
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import KubeError, Refused
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._kube.fake import FakeApi, budget, refusal
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._kube.objects import node, pod
+from tests.lab.kube.objects import node, pod
 
 OPTIONS = {"operators": "pause", "reason": "why", "timeout_s": 60, "grace_period_s": None}
 

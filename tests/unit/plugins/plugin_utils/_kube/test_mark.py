@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change, mark
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import MARK
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._kube.objects import node
+from tests.lab.kube.objects import node
 
 NOW = "2026-11-21T22:00:00Z"
 

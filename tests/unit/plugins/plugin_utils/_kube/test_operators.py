@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import operators
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._kube.objects import node, pod
+from tests.lab.kube.objects import node, pod
 
 # The labels that the GPU Operator sets on a node whose driver is the host's own.
 HOST = {"nvidia.com/gpu.deploy.driver": "pre-installed", "nvidia.com/gpu.deploy.device-plugin": "true", "nvidia.com/gpu.deploy.dcgm": "true",

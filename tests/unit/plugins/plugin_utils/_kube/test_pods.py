@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import pods
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._kube.objects import container, pod
+from tests.lab.kube.objects import container, pod
 
 EMPTYDIR = [{"name": "scratch", "emptyDir": {}}]
 MIRROR = {"kubernetes.io/config.mirror": "abc"}

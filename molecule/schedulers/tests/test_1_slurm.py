@@ -6,20 +6,14 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-import signal
-import subprocess
-import time
 
 import pytest
-import testinfra
 
-from tests.lab.config import CHECKOUT
-from tests.lab.play import environment, play
+from tests.lab import scenario, slurm
+from tests.lab.play import play
+from tests.lab.scenario import INVENTORY, controller, wait_for
+from tests.lab.slurm import reason, state
 
-INVENTORY = CHECKOUT / "molecule" / "inventory"
-SSH_CONFIG = CHECKOUT / ".lab" / ("lab" + os.environ.get("GPUFLEET_LAB_ID", "0")) / "ssh" / "config"
 OLD, NEW = "535.216.03", "535.261.03"
 NODE = "n-slurm-1"
 SCHEDULER = {"gpu_scheduler_backends": ["slurm"], "gpu_scheduler_slurm_host": "slurm-c", "gpu_scheduler_slurm_node": "n-{{ inventory_hostname }}",
@@ -28,7 +22,7 @@ SCHEDULER = {"gpu_scheduler_backends": ["slurm"], "gpu_scheduler_slurm_host": "s
 
 @pytest.fixture(scope="module")
 def node():
-    return testinfra.get_host("ssh://slurm-1", ssh_config=str(SSH_CONFIG), sudo=True)
+    return scenario.machine("slurm-1")
 
 
 @pytest.fixture
@@ -36,44 +30,18 @@ def ask(host):
     """ask(options, on="slurm-c"): how the run went, and what the module returned; nothing is left drained after the test."""
 
     def asking(on="slurm-c", check=False, **options):
-        results = []
-
-        def on_event(data):
-            if data["event"] in ("runner_on_ok", "runner_on_failed"):
-                results.append(data["event_data"]["res"])
-
-        task = {"gpufleet.lifecycle.slurm_node": {"node_name": NODE, "token": "tests", "poll_s": 1, **options}}
-        outcome = play([{"hosts": on, "gather_facts": False, "become": True, "tasks": [task]}], INVENTORY, {}, check=check, on_event=on_event)
-        assert len(results) == 1, outcome.tail()
-        return outcome, results[0]
+        return scenario.ask(on, "slurm_node", {"node_name": NODE, "token": "tests", "poll_s": 1, **options}, check=check)
 
     yield asking
     for number in host.check_output("squeue --noheader --format=%i").split():
         host.run("scancel " + number)
-    if "DRAIN" in state(host):
+    if "DRAIN" in state(host, NODE):
         host.run_expect([0], "scontrol update nodename=%s state=resume" % NODE)
-
-
-def state(host, name=NODE):
-    return next(word for word in host.check_output("scontrol show node " + name).split() if word.startswith("State="))[len("State="):]
-
-
-def reason(host, name=NODE):
-    return host.check_output("sinfo --noheader --Node --nodes=%s --format=%%E" % name)
 
 
 def submit(host, seconds):
     """A job on the node that lasts so long; it runs when this returns."""
-    number = host.check_output("sbatch --parsable --chdir=/ --output=/dev/null --nodelist=%s --gres=gpu:1 --time=30 --wrap=%s", NODE, "sleep %s" % seconds)
-    wait_for(lambda: host.check_output("squeue --noheader --jobs=%s --format=%%T" % number) == "RUNNING", "job %s does not run" % number)
-    return number
-
-
-def wait_for(what, problem, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, problem
-        time.sleep(0.5)
+    return slurm.submit(host, NODE, "sleep %s" % seconds, "--gres=gpu:1")
 
 
 def test_slurmd_starts_after_the_gpus_and_not_without_them(node):
@@ -95,19 +63,19 @@ def test_a_job_that_outlives_the_timeout_is_named_and_the_node_serves_again(host
     assert "job %s (user root, partition batch, RUNNING, " % number in result["msg"] and "The drain was lifted again." in result["msg"]
     assert [(job["id"], job["user"]) for job in result["blockers"]] == [(number, "root")]
     # Slurm asks slurmd of a node that was resumed anew, and says NOT_RESPONDING until it answers.
-    wait_for(lambda: state(host) == "MIXED", "the node does not serve again: " + state(host))
+    wait_for(lambda: state(host, NODE) == "MIXED", "the node does not serve again: " + state(host, NODE))
     assert number in host.check_output("squeue --noheader --format=%i"), "the job goes on"
     outcome, result = ask(state="drained", timeout_s=1, on_timeout="keep")
-    assert outcome.rc == 2 and state(host) == "MIXED+DRAIN" and reason(host) == "gpufleet:tests maintenance"
+    assert outcome.rc == 2 and state(host, NODE) == "MIXED+DRAIN" and reason(host, NODE) == "gpufleet:tests maintenance"
 
 
 def test_a_job_that_ends_is_waited_for(host, ask):
     submit(host, 4)
     outcome, result = ask(state="drained", timeout_s=60)
     assert outcome.rc == 0, outcome.tail()
-    assert result["drained"] and result["changed"] and result["mark"]["owner"] == "ours" and state(host) == "IDLE+DRAIN"
+    assert result["drained"] and result["changed"] and result["mark"]["owner"] == "ours" and state(host, NODE) == "IDLE+DRAIN"
     outcome, result = ask(state="resumed", timeout_s=30, expected_gpus=4)
-    assert outcome.rc == 0 and result["changed"] and state(host) == "IDLE", outcome.tail()
+    assert outcome.rc == 0 and result["changed"] and state(host, NODE) == "IDLE", outcome.tail()
 
 
 def test_what_an_operator_drained_stays_drained(host, ask):
@@ -116,7 +84,7 @@ def test_what_an_operator_drained_stays_drained(host, ask):
     assert outcome.rc == 0 and result["drained"] and not result["changed"] and result["mark"]["owner"] == "operator"
     outcome, result = ask(state="resumed")
     assert outcome.rc == 0 and not result["changed"] and "bad fan" in result["left"][0]
-    assert (state(host), reason(host)) == ("IDLE+DRAIN", "bad fan")
+    assert (state(host, NODE), reason(host, NODE)) == ("IDLE+DRAIN", "bad fan")
 
 
 def test_a_node_without_its_slurmd_is_drained_again(host, node, ask):
@@ -124,17 +92,17 @@ def test_a_node_without_its_slurmd_is_drained_again(host, node, ask):
     node.run_expect([0], "systemctl stop slurmd")
     try:
         outcome, result = ask(state="resumed")
-        assert outcome.rc == 2 and "does not serve" in result["msg"] and "DRAIN" in state(host) and reason(host).startswith("gpufleet:tests ")
+        assert outcome.rc == 2 and "does not serve" in result["msg"] and "DRAIN" in state(host, NODE) and reason(host, NODE).startswith("gpufleet:tests ")
     finally:
         node.run_expect([0], "systemctl start slurmd")
-    assert ask(state="resumed", timeout_s=60)[0].rc == 0 and state(host) == "IDLE"
+    assert ask(state="resumed", timeout_s=60)[0].rc == 0 and state(host, NODE) == "IDLE"
 
 
 def test_the_scheduler_makes_the_window(host, ask):
     submit(host, 6)
     outcome, result = ask(state="drained", method="job", timeout_s=90)
     assert outcome.rc == 0, outcome.tail()
-    assert result["drained"] and result["job"] and state(host) == "IDLE+DRAIN"
+    assert result["drained"] and result["job"] and state(host, NODE) == "IDLE+DRAIN"
     assert host.check_output("squeue --noheader --name=gpufleet-tests-%s" % NODE) == "", "our own job is gone"
 
 
@@ -166,11 +134,11 @@ def test_bad_input_is_told_before_anything_is_drained(host, ask):
         dummy, result = ask(state="drained")
         assert result["trouble"] == "auth" and "munge does not run" in result["msg"]
     outcome, result = ask(state="drained", check=True)
-    assert outcome.rc == 0 and result["changed"] and state(host) == "IDLE", "check mode"
+    assert outcome.rc == 0 and result["changed"] and state(host, NODE) == "IDLE", "check mode"
     with stopped(host, "slurmctld"):
         dummy, result = ask(state="drained")
         assert result["trouble"] == "unreachable"
-    wait_for(lambda: state(host) == "IDLE", "the node is not idle: " + state(host))
+    wait_for(lambda: state(host, NODE) == "IDLE", "the node is not idle: " + state(host, NODE))
 
 
 @contextlib.contextmanager
@@ -188,14 +156,14 @@ def ahead(other, minutes):
 
 
 def test_a_clock_that_differs_is_told_before_anything_is_drained(host, ask):
-    other = testinfra.get_host("ssh://slurm-2", ssh_config=str(SSH_CONFIG), sudo=True)
+    other = scenario.machine("slurm-2")
     with ahead(other, 20):
         outcome, result = ask(on="slurm-2", state="drained")
     assert outcome.rc == 2 and result.get("trouble") == "auth" and "their clocks differ by minutes" in result["msg"], result
     assert "log of slurmctld says which it is" in result["msg"] and "Rewound credential" in host.check_output("journalctl -q -u slurmctld --since=-2min")
-    assert state(host) == "IDLE"
+    assert state(host, NODE) == "IDLE"
     outcome, result = ask(on="slurm-2", state="drained")
-    assert outcome.rc == 0 and "DRAIN" in state(host), "with its own clock it is heard"
+    assert outcome.rc == 0 and "DRAIN" in state(host, NODE), "with its own clock it is heard"
 
 
 def upgrade(tmp_path):
@@ -203,28 +171,6 @@ def upgrade(tmp_path):
     return "gpufleet.lifecycle.upgrade", {
         "gpufleet_artifact_dir": str(tmp_path), "nvidia_driver_tree_dir": "", "upgrade_hosts": "slurm-1:slurm-2", "rollout_version": NEW, "rollout_max_down": 2,
         "gpu_scheduler_drain_timeout": 120, **SCHEDULER}
-
-
-@contextlib.contextmanager
-def controller(tmp_path):
-    """The upgrade under way: a function that waits until it says a line, and returns all of it. In the end every process of its controller is killed."""
-    name, variables = upgrade(tmp_path)
-    log = tmp_path / "controller.log"
-    with log.open("w") as out:
-        process = subprocess.Popen(
-            ["ansible-playbook", "-i", str(INVENTORY), "-e", json.dumps(variables), name],
-            cwd=CHECKOUT, env={**os.environ, **environment()}, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
-
-    def says(line):
-        wait_for(lambda: line in log.read_text() or process.poll() is not None, "it never said %r" % line, 300)
-        assert process.poll() is None, log.read_text()
-        return log.read_text()
-
-    try:
-        yield says
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 @pytest.fixture
@@ -236,26 +182,26 @@ def foreign(host):
 
 
 def test_an_upgrade_waits_for_jobs_and_the_next_controller_lifts_the_mark_of_one_that_died(host, node, foreign, tmp_path):
-    other = testinfra.get_host("ssh://slurm-2", ssh_config=str(SSH_CONFIG), sudo=True)
+    other = scenario.machine("slurm-2")
     ours = "gpufleet:upgrade-%s driver %s" % (NEW, NEW)
     boot = node.check_output("cat /proc/sys/kernel/random/boot_id")
     submit(host, "1; while [ ! -e /var/tmp/end ]; do sleep 1; done; date +%s > /var/tmp/ended")
-    with controller(tmp_path) as says:
-        says("slurm-1: drain (in slurm)")
-        wait_for(lambda: (state(host), reason(host)) == ("MIXED+DRAIN", ours), "it is not drained")
-        said = says("slurm-2: stop")
-        assert "slurm-1: stop" not in said and state(host) == "MIXED+DRAIN", "it waits for its job, and holds nobody else up"
+    with controller(tmp_path / "controller.log", *upgrade(tmp_path)) as running:
+        running.says("slurm-1: drain (in slurm)")
+        wait_for(lambda: (state(host, NODE), reason(host, NODE)) == ("MIXED+DRAIN", ours), "it is not drained")
+        said = running.says("slurm-2: stop")
+        assert "slurm-1: stop" not in said and state(host, NODE) == "MIXED+DRAIN", "it waits for its job, and holds nobody else up"
         assert OLD in node.check_output("nvidia-smi")
         node.run_expect([0], "touch /var/tmp/end")
-        says("slurm-1: validate")
+        running.says("slurm-1: validate")
     assert node.check_output("cat /proc/sys/kernel/random/boot_id") != boot
     ended = int(node.check_output("cat /var/tmp/ended"))
     assert ended <= float(node.check_output("stat --format=%Y /var/lib/gpufleet/baseline.json")), "the baseline is that of the empty node"
-    assert "DRAIN" in state(host) and reason(host) == ours, "nobody is left who would resume it"
+    assert "DRAIN" in state(host, NODE) and reason(host, NODE) == ours, "nobody is left who would resume it"
     name, variables = upgrade(tmp_path)
     outcome = play(name, INVENTORY, variables)
     assert outcome.rc == 0, outcome.tail()
-    assert (state(host), reason(host)) == ("IDLE", "none")
+    assert (state(host, NODE), reason(host, NODE)) == ("IDLE", "none")
     assert state(host, foreign).startswith("IDLE+DRAIN") and reason(host, foreign) == "bad fan", "what an operator drained stays drained"
     for upgraded in (node, other):
         assert NEW in upgraded.check_output("nvidia-smi")

@@ -23,6 +23,18 @@ description:
   - Where the kernel cannot, or does not merge now, a line on stderr says so, and the workers take the memory that they take without it.
   - From how long a write takes, a process of the same machine may learn which pages another one has, when both let theirs be merged. So leave this out on a
     machine that runs what you do not trust with the playbook's secrets.
+  - And it starts none while the machine has little memory left, so that no node is lost to the kernel's choice of what to end. It waits for a minute at
+    most, as what runs may itself wait for a node that has to go on.
+options:
+  memory_left:
+    description: GB (of 10^9 bytes) of memory that the machine has to have left before another worker starts. V(0) stands for a tenth of what it has.
+    type: float
+    default: 0
+    env:
+      - name: GPUFLEET_MEMORY_LEFT
+    ini:
+      - section: callback_many_workers
+        key: memory_left
 requirements:
   - Linux 6.4 or newer with C(CONFIG_KSM) on the controller, to merge memory
   - enable it in the configuration, C(callbacks_enabled = gpufleet.lifecycle.many_workers), or by C(ANSIBLE_CALLBACKS_ENABLED)
@@ -40,6 +52,10 @@ RUN = "/sys/kernel/mm/ksm/run"
 CHILDREN = "/proc/self/task/%d/children"  # proc(5), of the thread that starts the workers
 LOOK_S = 0.01
 LONGEST_S = 2.0  # whatever computes: the playbook goes on
+MEMINFO = "/proc/meminfo"
+GB = 10 ** 9
+MEMORY_LOOK_S = 0.5
+MEMORY_LONGEST_S = 60.0
 
 
 def ask():
@@ -96,6 +112,30 @@ def wait_for_a_core(cores, busy=lambda: computing(workers()), clock=time.monoton
     return clock() - began
 
 
+def memory(path=MEMINFO):
+    """(bytes that the machine has, bytes that are available), proc(5); nothing where the kernel does not tell."""
+    try:
+        with open(path, encoding="ascii") as stream:
+            found = dict(line.split(":") for line in stream)
+        return tuple(int(found[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable"))
+    except (OSError, KeyError, ValueError):
+        return None
+
+
+def wait_for_memory(left, look=memory, clock=time.monotonic, sleep=time.sleep, say=None):
+    """Wait until LEFT bytes are available (a tenth of all, if that is 0), and no longer than MEMORY_LONGEST_S; answers how long."""
+    began, told = clock(), False
+    while clock() - began < MEMORY_LONGEST_S:
+        found = look()
+        if found is None or found[1] >= (left or found[0] / 10):
+            break
+        if say and not told:
+            say("%.1f GB of memory are left, expected %.1f GB: the next worker waits, for a minute at most" % (found[1] / GB, (left or found[0] / 10) / GB))
+            told = True
+        sleep(MEMORY_LOOK_S)
+    return clock() - began
+
+
 class CallbackModule(CallbackBase):
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "notification"
@@ -114,3 +154,9 @@ class CallbackModule(CallbackBase):
     def v2_runner_on_start(self, host, task):
         """Called in the playbook's process right before it starts the worker."""
         wait_for_a_core(self.cores)
+        if workers():  # otherwise it is not for ours that there is none, and nothing of ours will end
+            wait_for_memory(self.get_option("memory_left") * GB, say=self.say)
+
+    def say(self, words):
+        """One line, and the same one not again."""
+        self._display.warning("many_workers: " + words)

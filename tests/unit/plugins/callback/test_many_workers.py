@@ -117,6 +117,37 @@ def test_a_callback_waits_before_each_worker(monkeypatch):
     waited = []
     monkeypatch.setattr(many_workers.CallbackBase, "__init__", lambda self: None)
     monkeypatch.setattr(many_workers, "wait_for_a_core", waited.append)
+    monkeypatch.setattr(many_workers, "wait_for_memory", lambda left, say: waited.append(left))
+    monkeypatch.setattr(many_workers.CallbackModule, "get_option", lambda self, name: {"memory_left": 1.5}[name])
     callback = many_workers.CallbackModule()
-    callback.v2_runner_on_start(None, None)
-    assert waited == [callback.cores] and callback.cores >= 1
+    for alive, expected in (([], [callback.cores]), (["12"], [callback.cores, 1.5 * 10 ** 9])):
+        monkeypatch.setattr(many_workers, "workers", lambda alive=alive: alive)
+        waited.clear()
+        callback.v2_runner_on_start(None, None)
+        assert waited == expected and callback.cores >= 1
+
+
+@pytest.mark.parametrize(
+    "left, available, looks, said",
+    [
+        (0, [10], 1, []),
+        (0, [9, 9, 10], 3, ["0.9 GB of memory are left, expected 1.0 GB: the next worker waits, for a minute at most"]),
+        (30, [29, 31], 2, ["2.9 GB of memory are left, expected 3.0 GB: the next worker waits, for a minute at most"]),
+        (5, [9], 1, []),
+    ],
+)
+def test_no_worker_starts_while_little_memory_is_left(left, available, looks, said):
+    """Of 10 GB that the machine has, in tenths."""
+    asked, slept, told = itertools.count(), [], []
+    many_workers.wait_for_memory(
+        left * 10 ** 8, lambda: (100 * 10 ** 8, available[next(asked)] * 10 ** 8), lambda: 0.01 * len(slept), slept.append, told.append)
+    assert next(asked) == looks and len(slept) == looks - 1 and told == said
+
+
+def test_memory_that_never_comes_or_is_not_told_stops_nobody_for_good(tmp_path):
+    slept = []
+    took = many_workers.wait_for_memory(0, lambda: (100, 1), lambda: many_workers.MEMORY_LOOK_S * len(slept), slept.append)
+    assert took == many_workers.MEMORY_LONGEST_S
+    assert many_workers.wait_for_memory(10 ** 18, lambda: None) < 1 and many_workers.memory(str(tmp_path / "none")) is None
+    (tmp_path / "meminfo").write_text("MemTotal:       24684056 kB\nMemAvailable:   22000000 kB\nHugePages_Total:       0\n")
+    assert many_workers.memory(str(tmp_path / "meminfo")) == (24684056 * 1024, 22000000 * 1024)

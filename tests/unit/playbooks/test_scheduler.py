@@ -24,7 +24,7 @@ def wait_for(condition, seconds=120):
 
 def test_a_node_is_drained_upgraded_and_resumed(fleet):
     fleet.add("a1", slurm={"gres": "gpu:h100:2"})
-    fleet.add("a2", slurm={"state": "IDLE+DRAIN", "reason": "bad fan"})
+    fleet.add("a2", slurm={"state": "IDLE+DRAIN", "reason": "bad fan", "gres": "gpu:1g.10gb:14"}, mig_devices=7)
     fleet.add("b1")
     arguments, variables = fleet.use_slurm()
     backends = variables.pop("gpu_scheduler_backends")
@@ -123,10 +123,12 @@ def test_a_node_that_its_scheduler_does_not_take_back_is_put_back_by_the_next_ru
 def test_slurm_that_cannot_be_asked_is_told_before_anything_is_done(fleet):
     fleet.add("a1", slurm={"away": True})
     fleet.add("a2", slurm={"gres": "gpu:h100:8"})
+    fleet.add("a3", slurm={"gres": "gpu:1g.10gb:14"}, mig_devices=3)
     arguments, variables = fleet.use_slurm()
-    result = fleet.run("upgrade", *arguments, rollout_failure_budget=9, **variables)
+    result = fleet.run("upgrade", *arguments, rollout_failure_budget=9, rollout_common_cause=9, **variables)
     reasons = {name: node["reason"] for name, node in result.report["nodes"].items()}
-    assert result.rc == 2 and result.states == {"a1": "failed", "a2": "failed"} and fleet.touched() == []
+    assert result.rc == 2 and set(result.states.values()) == {"failed"} and fleet.touched() == []
+    assert "Slurm has 14 GPUs for it (Gres=gpu:1g.10gb:14), and the node has 6" in reasons["a3"], "it has two GPUs with three MIG devices each"
     assert reasons["a1"].startswith("n-a1: slurmctld does not answer") and "Slurm has 8 GPUs for it (Gres=gpu:h100:8), and the node has 2" in reasons["a2"]
     assert fleet.slurm("a1")[2] == fleet.slurm("a2")[2] == []
     unnamed = fleet.run("upgrade", *arguments, rollout_id="unnamed", upgrade_hosts="a2", **dict(variables, gpu_scheduler_slurm_host=""))

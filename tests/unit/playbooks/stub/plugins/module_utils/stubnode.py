@@ -76,6 +76,8 @@ def snapshot(node):
         return {"value": what, "rc": 0}
 
     processes = [{"pid": 4711, "used_bytes": 1}] if node.get("busy") or node["loaded"] in node.get("busy_with", []) else []
+    devices = node.get("mig_devices", 0)  # of each GPU; without any the GPUs are not in MIG mode
+    instances = [{"gpu_instance": number, "compute_instance": 0} for number in range(devices)]
     persistence = 1 if "nvidia-persistenced.service" in node["running"] else 0
     return {
         "schema": "gpufleet.snapshot/1",
@@ -83,6 +85,6 @@ def snapshot(node):
         "system": {"driver_version": value(node["loaded"])},
         "gpus": [
             {"index": index, "name": value("Stub GPU"), "compute_processes": value(processes), "persistence_mode": value(persistence),
-             "mig_mode_current": value(0)} for index in range(2)
+             "mig_mode_current": value(int(devices > 0)), "mig_instances": value(instances)} for index in range(2)
         ],
     }

@@ -1,0 +1,63 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How many GPUs a scheduler has to know of on a node."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: schedulable_gpus
+short_description: Count what a scheduler gives away as GPUs out of what gpu_info read
+version_added: 0.1.0
+author:
+  - gpufleet contributors (@gpufleet)
+description:
+  - Answers how many GPUs Slurm has to have for a node, for the option O(gpufleet.lifecycle.slurm_node#module:expected_gpus) of
+    M(gpufleet.lifecycle.slurm_node). A GPU in MIG mode is not one itself; each of its MIG devices is (gres.conf(5), MIG management).
+  - The answer is V(-1) when there is nothing to count, or when the MIG mode or the MIG devices of a GPU could not be read.
+options:
+  _input:
+    description: The snapshot that M(gpufleet.lifecycle.gpu_info) returned, or the one in a baseline of M(gpufleet.lifecycle.gpu_health).
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+---
+- name: Give the node work again, if Slurm has as many GPUs as there are
+  gpufleet.lifecycle.slurm_node:
+    state: resumed
+    token: maintenance-7
+    expected_gpus: "{{ gpus.snapshot | gpufleet.lifecycle.schedulable_gpus }}"
+"""
+
+RETURN = r"""
+---
+_value:
+  description: The number.
+  type: int
+"""
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import codes
+
+UNKNOWN = -1
+
+
+def schedulable_gpus(snapshot):
+    gpus = (snapshot or {}).get("gpus") or []
+    counts = [_of_gpu(gpu) for gpu in gpus]
+    return UNKNOWN if not counts or UNKNOWN in counts else sum(counts)
+
+
+def _of_gpu(gpu):
+    mode, devices = gpu.get("mig_mode_current") or {}, gpu.get("mig_instances") or {}
+    if mode.get("rc") == codes.NOT_SUPPORTED or mode.get("rc") == codes.SUCCESS and not mode.get("value"):
+        return 1
+    if mode.get("rc") != codes.SUCCESS or devices.get("rc") != codes.SUCCESS:
+        return UNKNOWN
+    return len(devices.get("value") or [])
+
+
+class FilterModule:
+    def filters(self):
+        return {"schedulable_gpus": schedulable_gpus}

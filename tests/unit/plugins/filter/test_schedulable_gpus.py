@@ -1,0 +1,47 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.plugins.filter import schedulable_gpus
+
+
+def value(what):
+    return {"value": what, "rc": 0}
+
+
+def missing(rc):
+    return {"value": None, "rc": rc}
+
+
+WHOLE = {"mig_mode_current": value(0), "mig_instances": value([])}
+OLD = {"mig_mode_current": missing(3), "mig_instances": missing(3)}  # NVML_ERROR_NOT_SUPPORTED: it has no MIG
+SEVEN = {"mig_mode_current": value(1), "mig_instances": value([{"gpu_instance": number} for number in range(7)])}
+BARE = {"mig_mode_current": value(1), "mig_instances": value([])}
+
+
+@pytest.mark.parametrize(
+    "gpus, expected",
+    [
+        ([WHOLE] * 8, 8),
+        ([OLD] * 4, 4),
+        ([SEVEN] * 2, 14),
+        ([WHOLE, SEVEN], 8),
+        ([BARE] * 8, 0),  # its layout is lost: a scheduler that knows of any has too many
+        ([SEVEN, BARE], 7),
+        ([], -1),
+        ([WHOLE, {"mig_mode_current": missing(999), "mig_instances": missing(999)}], -1),
+        ([WHOLE, {"mig_mode_current": value(1), "mig_instances": missing(15)}], -1),
+        ([WHOLE, {"mig_mode_current": value(1)}], -1),
+        ([WHOLE, {}], -1),
+    ],
+)
+def test_what_a_scheduler_gives_away(gpus, expected):
+    assert schedulable_gpus.FilterModule().filters()["schedulable_gpus"]({"gpus": gpus}) == expected
+
+
+@pytest.mark.parametrize("snapshot", [None, {}, {"gpus": None}])
+def test_nothing_to_count(snapshot):
+    assert schedulable_gpus.schedulable_gpus(snapshot) == -1

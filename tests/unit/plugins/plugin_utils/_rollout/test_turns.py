@@ -35,7 +35,8 @@ def other(path):
     process.start()
     assert has_it.wait(30)
     yield process, until
-    until.set()
+    if process.is_alive():  # one that was killed while it waited would be waited for
+        until.set()
     process.join()
 
 
@@ -89,6 +90,7 @@ def test_it_is_waited_for_as_long_as_turns_are_taken(path, other, monkeypatch):
 
 def test_it_ends_with_the_process_that_has_it(path, other):
     os.kill(other[0].pid, signal.SIGKILL)
+    other[0].join()
     with turns.turn(path, 10), open(path, "rb") as stream:
         assert turns.holder(stream.fileno()) == str(os.getpid())
 

@@ -12,6 +12,7 @@ import time
 import uuid
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_gate import ARGUMENT_SPEC
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._parking.waiting import Waiting
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, holds, ledger, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction, numbers, owned_view, progress
 
@@ -40,8 +41,9 @@ class ActionModule(RolloutAction):
         # The list of live hosts is as old as this task: every turn is a task of its own, so that the next one sees who has gone.
         present = task_vars.get("ansible_play_hosts")
         patience = min(arguments["patience_s"] * turn, arguments["patience_max_s"])
-        deadline = time.monotonic() + patience
-        waited = turn > 1
+        waiting = Waiting(self, task_vars)
+        deadline = waiting.note.get("deadline", time.monotonic() + patience)
+        waited = turn > 1 or "deadline" in waiting.note
         while True:
             answer = self.foresee(book, phase, node, present) if self.check else self.ask(book, arguments, node, present)
             if not self.check:
@@ -50,7 +52,7 @@ class ActionModule(RolloutAction):
             if answer["answer"] != "wait" or self.check or time.monotonic() >= deadline:
                 break
             waited = True
-            time.sleep(min(arguments["poll_s"] * random.uniform(0.8, 1.2), max(0.0, deadline - time.monotonic())))
+            waiting.pause(min(arguments["poll_s"] * random.uniform(0.8, 1.2), max(0.0, deadline - time.monotonic())), deadline=deadline)
         if answer["answer"] == "wait" and turn >= arguments["max_turns"]:
             answer.update(answer="stop", reason="waited %d turns: %s" % (turn, answer["reason"]))
         line = answer.pop("line")

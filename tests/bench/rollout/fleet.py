@@ -53,7 +53,7 @@ class Run:
         self.names = ["n%04d" % number for number in range(len(times))]
         for name, steps in zip(self.names, times):
             node = {"loaded": OLD, "disk": OLD, "boots": 0, "enabled": [], "running": ["nvidia-persistenced.service"], "log": [],
-                    "times": dict(zip(("look", "install", "boot", "validate"), (second / scale for second in steps)))}
+                    "times": dict({"download": 0.0}, **dict(zip(("look", "install", "boot", "validate", "download"), (second / scale for second in steps))))}
             (self.nodes / name).mkdir(parents=True)
             (self.nodes / name / "node.json").write_text(json.dumps(node))
         self.forks = forks

@@ -9,7 +9,7 @@ The real playbook over stand-in nodes, all of which may go at a time: each has i
 From its start on the memory of ansible-playbook and all its workers is added up, by their PSS: pages that processes share count once, in equal parts. Judged is
 the most that was seen, on the way there and while every node was in flight. Then the run is ended. Exits with 1 if it was more than the limit.
 
-The run has the callback many_workers, and while it lasts the kernel merges equal pages, whose cost is told; with --apart it does not. The kernel's
+The run has the callback many_nodes, and while it lasts the kernel merges equal pages, whose cost is told; with --apart it does not. The kernel's
 settings for that are put back at the end.
 """
 
@@ -140,7 +140,7 @@ def main():
         name = stack.enter_context(tempfile.TemporaryDirectory(prefix="gpufleet-bench-", ignore_cleanup_errors=True))
         if not options.apart:
             stack.enter_context(merging())
-        run = fleet.Run(pathlib.Path(name), "window", times, options.nodes, 1, options.nodes, () if options.apart else ("many_workers",))
+        run = fleet.Run(pathlib.Path(name), "window", times, options.nodes, 1, options.nodes, () if options.apart else ("many_nodes",))
         began, merged_s = time.monotonic(), merger_s()
         try:
             run.start()

@@ -31,6 +31,10 @@ from ansible.plugins.connection import ConnectionBase
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import stubnode
 
 OLD, NEW = "1.0.1", "2.0.1"
+# What starts a module that runs on by itself: Ansible's supervisor with the job's number, its longest time, and the module.
+JOB = re.compile(r"async_wrapper\.py'? '?(j[0-9]+)'? '?[0-9]+'? .*AnsiballZ_([a-z_]+)\.py")
+JOBS = "/root/.ansible_async/"
+RUNNING = {"changed": True, "started": 1, "finished": 0}
 MODULE = re.compile(rb"ansible(?:_collections)?\.(?:modules|legacy|builtin|gpufleet\.lifecycle\.plugins\.modules)\.([a-z_]+)")
 
 
@@ -64,12 +68,41 @@ class Connection(ConnectionBase):
         if "umask 77 && mkdir" in cmd:
             name = re.search(r"ansible-tmp-[0-9.-]+", cmd).group(0)
             return 0, ("%s=/tmp/%s\n" % (name, name)).encode(), b""
+        job = JOB.search(cmd)
         found = MODULE.search((in_data or b"") + cmd.encode())
-        if not found:
+        if not found and not job:
             return 0, b"", b""
-        answer = getattr(self, "_" + found.group(1).decode())(node)
+        name = job.group(2) if job else found.group(1).decode()
+        if name == "async_status":
+            answer = self._job(node)
+        else:
+            # Whoever measures sees what a node is busy with before it is.
+            node["job"] = {"module": name, "until": time.time() + self._takes(name, node), "id": job.group(1) if job else ""}
+            stubnode.store(node, path)
+            if not job:
+                time.sleep(max(0.0, node["job"]["until"] - time.time()))
+            answer = dict(RUNNING, ansible_job_id=job.group(1), results_file=JOBS + job.group(1)) if job else self._end(node)
         stubnode.store(node, path)
         return 0, json.dumps(answer).encode(), b""
+
+    @staticmethod
+    def _takes(name, node):
+        """Seconds of a module."""
+        if name == "driver_packages":
+            # The first time, before the drain.
+            return node["times"]["install" if node.get("downloaded") else "download"]
+        return node["times"]["look" if node["loaded"] == OLD else "validate"] if name == "gpu_health" else 0.0
+
+    def _end(self, node):
+        return getattr(self, "_" + node.pop("job")["module"])(node)
+
+    def _job(self, node):
+        """What Ansible's async_status answers about the job of the node, or to the wish to clear it away."""
+        job = node.get("job")
+        if not job:
+            return {"changed": False}
+        told = dict(RUNNING, ansible_job_id=job["id"], results_file=JOBS + job["id"])
+        return told if time.time() < job["until"] else dict(told, finished=1, **self._end(node))
 
     @staticmethod
     def _driver_audit(node):
@@ -84,10 +117,8 @@ class Connection(ConnectionBase):
         # No kernel whose module could be compiled here: what the others need is on the controller already.
         resolved = {"upstream": NEW, "dkms_name": "nvidia-current-open", "trees": {}, "module_archives": []}
         if not node.get("downloaded"):
-            # The first time, before the drain.
             node["downloaded"] = True
             return {"changed": True, "transaction": {}, "resolved": resolved}
-        time.sleep(node["times"]["install"])
         node["disk"] = NEW
         return {"changed": True, "transaction": {}, "resolved": resolved}
 
@@ -97,7 +128,6 @@ class Connection(ConnectionBase):
 
     @staticmethod
     def _gpu_health(node):
-        time.sleep(node["times"]["look" if node["loaded"] == OLD else "validate"])
         health = {"schema": "gpufleet.health/1", "verdict": "pass", "checks": [], "simulated": True}
         return {"changed": False, "health": health, "baseline": {
             "schema": "gpufleet.baseline/1", "snapshot": stubnode.snapshot(node), "audit": stubnode.audit(node)}}

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-name: many_workers
+name: many_nodes
 type: notification
 short_description: Keep hundreds of nodes in flight within the memory and the cores of the controller
 version_added: 0.1.0
@@ -33,11 +33,11 @@ options:
     env:
       - name: GPUFLEET_MEMORY_LEFT
     ini:
-      - section: callback_many_workers
+      - section: callback_many_nodes
         key: memory_left
 requirements:
   - Linux 6.4 or newer with C(CONFIG_KSM) on the controller, to merge memory
-  - enable it in the configuration, C(callbacks_enabled = gpufleet.lifecycle.many_workers), or by C(ANSIBLE_CALLBACKS_ENABLED)
+  - enable it in the configuration, C(callbacks_enabled = gpufleet.lifecycle.many_nodes), or by C(ANSIBLE_CALLBACKS_ENABLED)
 """
 
 import ctypes
@@ -45,7 +45,10 @@ import os
 import threading
 import time
 
+from ansible import constants as C
 from ansible.plugins.callback import CallbackBase
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._parking import keeper, lot
 
 PR_SET_MEMORY_MERGE = 67  # include/uapi/linux/prctl.h
 RUN = "/sys/kernel/mm/ksm/run"
@@ -139,7 +142,7 @@ def wait_for_memory(left, look=memory, clock=time.monotonic, sleep=time.sleep, s
 class CallbackModule(CallbackBase):
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "notification"
-    CALLBACK_NAME = "gpufleet.lifecycle.many_workers"
+    CALLBACK_NAME = "gpufleet.lifecycle.many_nodes"
     CALLBACK_NEEDS_ENABLED = True
 
     def __init__(self, *args, **kwargs):
@@ -149,7 +152,18 @@ class CallbackModule(CallbackBase):
     def v2_playbook_on_start(self, playbook):
         words = complaint(ask(), running())
         if words:
-            self._display.display("many_workers: %s. Workers take the memory that they take without it." % words, stderr=True)
+            self._display.display("many_nodes: %s. Workers take the memory that they take without it." % words, stderr=True)
+
+        lacks = keeper.missing()
+        if lacks:
+            self._display.display("many_nodes: this ansible-core has no %s: every task keeps its worker while it waits." % " nor ".join(lacks), stderr=True)
+        else:
+            keeper.make(C.DEFAULT_LOCAL_TMP, self.cores, lambda: computing(workers()) < self.cores)
+
+    def v2_playbook_on_play_start(self, play):
+        if lot.CURRENT:
+            # Elsewhere the number of forks limits how many nodes are in flight only by the workers that there are.
+            lot.CURRENT.open = play.strategy in ("host_pinned", "ansible.builtin.host_pinned")
 
     def v2_runner_on_start(self, host, task):
         """Called in the playbook's process right before it starts the worker."""
@@ -159,4 +173,4 @@ class CallbackModule(CallbackBase):
 
     def say(self, words):
         """One line, and the same one not again."""
-        self._display.warning("many_workers: " + words)
+        self._display.warning("many_nodes: " + words)

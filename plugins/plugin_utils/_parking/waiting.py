@@ -1,0 +1,40 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an action waits with."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._parking import lot
+
+
+class Waiting:
+    """For one run of one action.
+
+    Where tasks may be given up, ``pause`` ends this process, and the action is run from its beginning again with what it passed as ``note``. So it is called
+    where all that was done before can be done once more, or is in the note. Everywhere else ``pause`` sleeps, and ``note`` stays empty.
+    """
+
+    def __init__(self, action, task_vars, sleep=time.sleep, leave=os._exit):
+        self._action, self._sleep, self._leave = action, sleep, leave
+        task = action._task
+        self._key = (str((task_vars or {}).get("inventory_hostname") or ""), task._uuid)
+        # The items of a loop and the turns of until are one task, of which the worker knows how far it came.
+        self.gives_up = bool(lot.CURRENT and lot.CURRENT.open and self._key[0]) and not (task.loop or task.until or task.retries or task.check_mode)
+        self.note = lot.CURRENT.note(*self._key) if self.gives_up else {}
+
+    def pause(self, seconds, **note):
+        """Wait. NOTE is added to what is known already, and has to be made of what JSON has."""
+        self.note.update(note)
+        if not self.gives_up:
+            self._sleep(seconds)
+            return
+        # What a worker does at its end: files of the controller that were decrypted, and the place for files on the node.
+        self._action.cleanup()
+        self._action._connection.close()
+        self._action._loader.cleanup_all_tmp_files()
+        lot.CURRENT.leave(*self._key, seconds, self.note)
+        self._leave(0)  # no result: the task has not ended

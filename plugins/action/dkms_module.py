@@ -13,6 +13,8 @@ from ansible.utils.display import Display
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import trees
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import ArchiveError, Claims, offered, receive
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._parking import job
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._parking.waiting import Waiting
 
 MODULE = "gpufleet.lifecycle.dkms_module"
 STATES = ("built", "prepared")
@@ -27,13 +29,14 @@ class ActionModule(ActionBase):
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
+        self.waiting = Waiting(self, task_vars)
         args = dict(self._task.args)
         for name in ("archives_offered", "archives_sources", "asked"):
             if name in args:
                 raise AnsibleActionFail("%s: set by the action plugin, not by a playbook; remove it from the task" % (name,))
         given = args.pop("archive_dir", None)
         if not given:
-            return dict(result, **self.module(args, task_vars))
+            return dict(result, **job.run(self, self.waiting, MODULE, args, task_vars))
         self.node = (task_vars or {}).get("inventory_hostname")
         if args.get("state", "built") not in STATES or args.get("import_files"):
             raise AnsibleActionFail("%s: archive_dir goes with state=%s and without import_files" % (self.node, " or ".join(STATES)))
@@ -47,22 +50,29 @@ class ActionModule(ActionBase):
         """Ask the node what it needs, have at most one node compile what nobody has, bring the rest, and let the module work."""
         version = args.get("version")
         offer = self.offer(directory, version)
-        before = dict((name, self.stamp(directory, name)) for name in offer["archives_offered"])
-        answer = self.module(dict(args, **offer), task_vars)
-        compiles = answer.get("compiles") or []
-        if answer.get("failed") or not (answer.get("needs_archives") or compiles):
-            return answer
+        asked = self.waiting.note.get("asked")  # when this action goes on after it gave its worker back
+        if not asked:
+            before = dict((name, self.stamp(directory, name)) for name in offer["archives_offered"])
+            answer = job.run(self, self.waiting, MODULE, dict(args, **offer), task_vars, "ask")
+            if answer.get("failed") or not (answer.get("needs_archives") or answer.get("compiles")):
+                return answer
+            asked = {"before": before, "needs": answer["needs_archives"], "compiles": answer.get("compiles") or [], "warnings": answer.get("warnings") or []}
+        since = self.waiting.note.get("claims") or {}
         timeout_s = int(args.get("build_timeout_s") or BUILD_TIMEOUT_S)
-        with Claims(directory, compiles, self.node, timeout_s, self.waiting) as claims:
+
+        def rest(seconds, since, waited_for):
+            self.waiting.pause(seconds, asked=asked, claims={"since": since, "waited_for": waited_for})
+
+        with Claims(directory, asked["compiles"], self.node, timeout_s, self.tell, rest, since.get("since"), since.get("waited_for") or ()) as claims:
             offer = self.offer(directory, version)
             # What another node compiled meanwhile. Whether it is of the right source the node sees.
-            arrived = set(name for name in compiles if name in offer["archives_offered"] and self.stamp(directory, name) != before.get(name))
-            needed = sorted(set(answer["needs_archives"]) | arrived)
-            failed = self.bring(directory, needed, args.get("store_dir") or trees.STORE, task_vars)
+            arrived = set(name for name in asked["compiles"] if name in offer["archives_offered"] and self.stamp(directory, name) != asked["before"].get(name))
+            needed = sorted(set(asked["needs"]) | arrived)
+            failed = None if "work" in self.waiting.note else self.bring(directory, needed, args.get("store_dir") or trees.STORE, task_vars)
             if failed:
                 return failed
-            warnings = list(answer.get("warnings") or [])
-            answer = self.module(dict(args, asked=True, **offer), task_vars)
+            warnings = list(asked["warnings"])
+            answer = self.work(dict(args, asked=True, **offer), asked, task_vars)
             warnings += list(answer.get("warnings") or []) + self.keep(directory, answer.get("compiled") or [])
         if warnings:
             answer["warnings"] = warnings
@@ -70,7 +80,14 @@ class ActionModule(ActionBase):
             answer["changed"] = True
         return dict(answer, received=needed, waited_for=claims.waited_for)
 
-    def waiting(self, holder):
+    def work(self, args, asked, task_vars):
+        """The module at work. A node that compiles for others keeps its worker, whose life is its claim."""
+        if asked["compiles"]:
+            return self._execute_module(module_name=MODULE, module_args=args, task_vars=task_vars)
+        self.waiting.note["asked"] = asked
+        return job.run(self, self.waiting, MODULE, args, task_vars, "work")
+
+    def tell(self, holder):
         display.display("%s: waits for the module that node %s compiles" % (self.node, holder))
 
     @staticmethod
@@ -90,9 +107,6 @@ class ActionModule(ActionBase):
             return os.stat(os.path.join(directory, name + ".sha256")).st_mtime_ns
         except OSError:
             return None
-
-    def module(self, args, task_vars):
-        return self._execute_module(module_name=MODULE, module_args=args, task_vars=task_vars)
 
     def bring(self, directory, names, store, task_vars):
         """Send archives, each before its digest; answers the failure, if one."""

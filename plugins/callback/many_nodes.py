@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hundreds of Ansible's workers on a controller of a usual size."""
+"""Hundreds of nodes in flight on a controller of a usual size."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ version_added: 0.1.0
 author:
   - gpufleet contributors (@gpufleet)
 description:
-  - Every node in flight holds one of Ansible's workers, a copy of the playbook's process in which most pages soon are its own though they hold the same.
-    This asks the kernel to merge such pages, in this process and in all that it starts (C(PR_SET_MEMORY_MERGE), see prctl(2)), which halves what a
-    worker costs.
-  - It also starts no worker while as many compute already as there are cores. Ansible starts one for every host at once where it has the forks, and all of
-    them would be in memory, each with a small part of a core. A worker that waits, for its node or for leave to go, computes nothing and holds up nobody.
-  - The kernel merges only while kernel samepage merging runs, which root switches on with C(echo 1 > /sys/kernel/mm/ksm/run). It has to keep up with the
-    workers. For hundreds of them write C(4000) to C(/sys/kernel/mm/ksm/pages_to_scan); the process C(ksmd) shows what that takes of a core.
-  - Where the kernel cannot, or does not merge now, a line on stderr says so, and the workers take the memory that they take without it.
-  - From how long a write takes, a process of the same machine may learn which pages another one has, when both let theirs be merged. So leave this out on a
-    machine that runs what you do not trust with the playbook's secrets.
+  - In Ansible every node in flight holds a worker, a copy of the playbook's process of 20 MB and more, also while its task only waits. With this, such a task
+    gives its worker back, and begins anew when it is worth a look. A node that waits costs the controller some kilobytes then.
+  - So wait, without a worker, nodes that have no leave yet, that are drained in Slurm or Kubernetes, that bring or install packages, compile or import a
+    kernel module, and that reboot. The modules run on the node by themselves meanwhile, with Ansible's C(async), and no SSH connection has to last as long as
+    they do. Health checks, evidence and the node that compiles for all others keep their worker.
+  - It works in plays with the strategy P(ansible.builtin.host_pinned#strategy), which that of the upgrade is. C(--forks) stays the number of nodes in flight.
+  - Nodes are looked at often while they are few. All looks together take half of the controller's cores at most, so that with 500 nodes and two cores one is
+    looked at about every three minutes, and with 16 cores about every 25 seconds.
+  - Also it starts no worker while as many compute already as there are cores. Ansible starts one for every host at once where it has the forks, and all of
+    them would be in memory, each with a small part of a core.
   - And it starts none while the machine has little memory left, so that no node is lost to the kernel's choice of what to end. It waits for a minute at
     most, as what runs may itself wait for a node that has to go on.
+  - What it needs of Ansible is no promise of Ansible's. An ansible-core that has it not is told on stderr, and every task keeps its worker then.
 options:
   memory_left:
     description: GB (of 10^9 bytes) of memory that the machine has to have left before another worker starts. V(0) stands for a tenth of what it has.
@@ -36,11 +37,9 @@ options:
       - section: callback_many_nodes
         key: memory_left
 requirements:
-  - Linux 6.4 or newer with C(CONFIG_KSM) on the controller, to merge memory
   - enable it in the configuration, C(callbacks_enabled = gpufleet.lifecycle.many_nodes), or by C(ANSIBLE_CALLBACKS_ENABLED)
 """
 
-import ctypes
 import os
 import threading
 import time
@@ -50,8 +49,6 @@ from ansible.plugins.callback import CallbackBase
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._parking import keeper, lot
 
-PR_SET_MEMORY_MERGE = 67  # include/uapi/linux/prctl.h
-RUN = "/sys/kernel/mm/ksm/run"
 CHILDREN = "/proc/self/task/%d/children"  # proc(5), of the thread that starts the workers
 LOOK_S = 0.01
 LONGEST_S = 2.0  # whatever computes: the playbook goes on
@@ -59,31 +56,7 @@ MEMINFO = "/proc/meminfo"
 GB = 10 ** 9
 MEMORY_LOOK_S = 0.5
 MEMORY_LONGEST_S = 60.0
-
-
-def ask():
-    """Have the kernel merge pages of this process and of those that it starts from now on; 0, or the errno of its refusal."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    arguments = [ctypes.c_ulong(number) for number in (1, 0, 0, 0)]
-    return ctypes.get_errno() if libc.prctl(ctypes.c_int(PR_SET_MEMORY_MERGE), *arguments) else 0
-
-
-def running(path=RUN):
-    """What the kernel's switch for merging says: C(1) while it merges; empty where there is none."""
-    try:
-        with open(path, encoding="ascii") as stream:
-            return stream.read().strip()
-    except OSError:
-        return ""
-
-
-def complaint(refused, switch):
-    """Why nothing is merged, and what helps; empty when it is."""
-    if refused:
-        return "the kernel merges no memory of a process as a whole (prctl: %s), expected Linux 6.4 or newer with CONFIG_KSM" % os.strerror(refused)
-    if switch != "1":
-        return "the kernel merges nothing now (%s is %s, expected 1): as root, echo 1 > %s" % (RUN, switch or "not there", RUN)
-    return ""
+PINNED = ("host_pinned", "ansible.builtin.host_pinned")
 
 
 def computing(pids):
@@ -150,9 +123,6 @@ class CallbackModule(CallbackBase):
         self.cores = len(os.sched_getaffinity(0))
 
     def v2_playbook_on_start(self, playbook):
-        words = complaint(ask(), running())
-        if words:
-            self._display.display("many_nodes: %s. Workers take the memory that they take without it." % words, stderr=True)
 
         lacks = keeper.missing()
         if lacks:
@@ -163,7 +133,7 @@ class CallbackModule(CallbackBase):
     def v2_playbook_on_play_start(self, play):
         if lot.CURRENT:
             # Elsewhere the number of forks limits how many nodes are in flight only by the workers that there are.
-            lot.CURRENT.open = play.strategy in ("host_pinned", "ansible.builtin.host_pinned")
+            lot.CURRENT.open = play.strategy in PINNED
 
     def v2_runner_on_start(self, host, task):
         """Called in the playbook's process right before it starts the worker."""

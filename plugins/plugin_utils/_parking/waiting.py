@@ -10,6 +10,8 @@ import time
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._parking import lot
 
+LEAST_S = 2.0  # to begin a task anew costs more than to sleep for less
+
 
 class Waiting:
     """For one run of one action.
@@ -36,5 +38,5 @@ class Waiting:
         self._action.cleanup()
         self._action._connection.close()
         self._action._loader.cleanup_all_tmp_files()
-        lot.CURRENT.leave(*self._key, seconds, self.note)
+        lot.CURRENT.leave(*self._key, max(seconds, LEAST_S), self.note)
         self._leave(0)  # no result: the task has not ended

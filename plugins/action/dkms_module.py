@@ -56,7 +56,7 @@ class ActionModule(ActionBase):
             answer = job.run(self, self.waiting, MODULE, dict(args, **offer), task_vars, "ask")
             if answer.get("failed") or not (answer.get("needs_archives") or answer.get("compiles")):
                 return answer
-            asked = {"before": before, "needs": answer["needs_archives"], "compiles": answer.get("compiles") or [], "warnings": answer.get("warnings") or []}
+            asked = dict({name: answer.get(name) or [] for name in ("needs_archives", "compiles", "warnings")}, before=before)
         since = self.waiting.note.get("claims") or {}
         timeout_s = int(args.get("build_timeout_s") or BUILD_TIMEOUT_S)
 
@@ -67,7 +67,7 @@ class ActionModule(ActionBase):
             offer = self.offer(directory, version)
             # What another node compiled meanwhile. Whether it is of the right source the node sees.
             arrived = set(name for name in asked["compiles"] if name in offer["archives_offered"] and self.stamp(directory, name) != asked["before"].get(name))
-            needed = sorted(set(asked["needs"]) | arrived)
+            needed = sorted(set(asked["needs_archives"]) | arrived)
             failed = None if "work" in self.waiting.note else self.bring(directory, needed, args.get("store_dir") or trees.STORE, task_vars)
             if failed:
                 return failed

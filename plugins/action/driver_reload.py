@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 
-from ansible.errors import AnsibleConnectionFailure
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.module_utils.common.text.converters import to_text
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
@@ -68,8 +68,8 @@ class ActionModule(ActionBase):
         action, taken_s = self.rebooter(timeout), time.time() - gone["since"]
         try:
             action.check_boot_time(gone["distribution"], gone["before"])
-        except Exception as exc:  # pylint: disable=broad-except
-            # Whatever keeps a node from answering while it boots, as Ansible's own reboot sees it.
+        except (AnsibleError, ValueError, OSError) as exc:
+            # It does not answer yet, or it does and has not gone down yet.
             if isinstance(exc, AnsibleConnectionFailure):
                 self.forget_connection()
             if taken_s < timeout:

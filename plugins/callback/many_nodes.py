@@ -123,7 +123,6 @@ class CallbackModule(CallbackBase):
         self.cores = len(os.sched_getaffinity(0))
 
     def v2_playbook_on_start(self, playbook):
-
         lacks = keeper.missing()
         if lacks:
             self._display.display("many_nodes: this ansible-core has no %s: every task keeps its worker while it waits." % " nor ".join(lacks), stderr=True)

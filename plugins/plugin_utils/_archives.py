@@ -37,8 +37,8 @@ def offered(directory, version):
 class Claims:
     """Leave to compile archives, one node each. A lock ends with the process that holds it, so that a killed run leaves none behind.
 
-    ``say(node)`` is called once for every node that is waited for; ``waited_for`` lists them. ``rest(seconds, since, waited_for)`` waits between two tries; it may
-    end this process, and whoever makes the claims anew says since when they are waited for (time.monotonic) and for whom so far.
+    ``say(node)`` is called once for every node that is waited for; ``waited_for`` lists them. ``rest(seconds, since, waited_for)`` waits between two
+    tries; it may end this process, and whoever makes the claims anew says since when they are waited for (time.monotonic) and for whom so far.
     """
 
     def __init__(self, directory, names, node, timeout_s, say, rest=None, since=None, waited_for=()):

@@ -47,8 +47,8 @@ def run(action, waiting, module, args, task_vars, key="job", clock=time.time):
         return {name: value for name, value in answer.items() if name not in OF_THE_JOB}
     taken_s = clock() - job["began"]
     if answer.get("failed") or taken_s > LIMIT_S:
-        return dict(answer, failed=True, msg="%s was started on the node as job %s %d s ago, and what became of it is not known: %s. Whether it still runs there is "
-                                             "told by the node; nothing else was begun." % (module, job["id"], taken_s, answer.get("msg") or "it did not end"))
+        words = "%s was started on the node as job %s %d s ago, and what became of it is not known: %s. Whether it still runs there, ps on the node tells."
+        return dict(answer, failed=True, msg=words % (module, job["id"], taken_s, answer.get("msg") or "it did not end"))
     return waiting.pause(next_look_s(taken_s))
 
 

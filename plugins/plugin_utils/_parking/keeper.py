@@ -46,7 +46,9 @@ class Keeper:
             heapq.heappush(self.parked, (self.clock() + max(seconds, spacing_s(len(self.parked) + 1, self.cores)), self.number, (host, task)))
         while self.parked and self.parked[0][0] <= self.clock() and self.room():
             key = heapq.heappop(self.parked)[2]
-            entry = strategy._queued_task_cache[key]
+            entry = strategy._queued_task_cache.get(key)
+            if entry is None:
+                continue  # of a play that was broken off
             strategy._queue_task(entry["host"], entry["task"], entry["task_vars"], entry["play_context"])
             # It was counted when it began first, and has one result in the end.
             strategy._pending_results -= 1

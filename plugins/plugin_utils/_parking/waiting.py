@@ -20,7 +20,7 @@ class Waiting:
     where all that was done before can be done once more, or is in the note. Everywhere else ``pause`` sleeps, and ``note`` stays empty.
     """
 
-    def __init__(self, action, task_vars, sleep=time.sleep, leave=os._exit):
+    def __init__(self, action, task_vars, sleep=None, leave=None):
         self._action, self._sleep, self._leave = action, sleep, leave
         task = action._task
         self._key = (str((task_vars or {}).get("inventory_hostname") or ""), task._uuid)
@@ -32,11 +32,11 @@ class Waiting:
         """Wait. NOTE is added to what is known already, and has to be made of what JSON has."""
         self.note.update(note)
         if not self.gives_up:
-            self._sleep(seconds)
+            (self._sleep or time.sleep)(seconds)
             return
         # What a worker does at its end: files of the controller that were decrypted, and the place for files on the node.
         self._action.cleanup()
         self._action._connection.close()
         self._action._loader.cleanup_all_tmp_files()
         lot.CURRENT.leave(*self._key, max(seconds, LEAST_S), self.note)
-        self._leave(0)  # no result: the task has not ended
+        (self._leave or os._exit)(0)  # no result: the task has not ended

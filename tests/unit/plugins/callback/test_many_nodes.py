@@ -1,15 +1,12 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is asked of the kernel, and what is said where it does not merge."""
+"""Where tasks give their workers back, and what keeps a worker from starting."""
 
 from __future__ import annotations
 
-import errno
 import itertools
 import multiprocessing
-import subprocess
-import sys
 import time
 
 import pytest
@@ -19,51 +16,46 @@ pytest.importorskip("ansible", reason="a callback lives in Ansible; nodes have n
 from ansible_collections.gpufleet.lifecycle.plugins.callback import many_nodes
 
 
-@pytest.mark.parametrize(
-    "refused, switch, words",
-    [
-        (0, "1", ""),
-        (errno.EINVAL, "1", "the kernel merges no memory of a process as a whole (prctl: Invalid argument), expected Linux 6.4"),
-        (errno.EINVAL, "0", "the kernel merges no memory of a process as a whole"),
-        (0, "0", "the kernel merges nothing now (/sys/kernel/mm/ksm/run is 0, expected 1): as root, echo 1 > /sys/kernel/mm/ksm/run"),
-        (0, "2", "/sys/kernel/mm/ksm/run is 2, expected 1"),
-        (0, "", "/sys/kernel/mm/ksm/run is not there, expected 1"),
-    ],
-)
-def test_why_nothing_is_merged(monkeypatch, refused, switch, words):
-    assert many_nodes.complaint(refused, switch) == words or words and words in many_nodes.complaint(refused, switch)
-    said = []
-    monkeypatch.setattr(many_nodes, "ask", lambda: refused)
-    monkeypatch.setattr(many_nodes, "running", lambda: switch)
+@pytest.fixture(name="callback")
+def _callback(monkeypatch, tmp_path):
+    """With two cores, and what was said in SAID."""
     monkeypatch.setattr(many_nodes.CallbackBase, "__init__", lambda self: None)
     monkeypatch.setattr(many_nodes.os, "sched_getaffinity", lambda pid: {0, 1})
-    callback = many_nodes.CallbackModule()
-    assert callback.cores == 2
-    callback._display = type("Display", (), {"display": staticmethod(lambda text, stderr: said.append((text, stderr)))})
+    monkeypatch.setattr(many_nodes.C, "DEFAULT_LOCAL_TMP", str(tmp_path))
+    monkeypatch.setattr(many_nodes.lot, "CURRENT", None)
+    made = many_nodes.CallbackModule()
+    made.said = []
+    made._display = type("Display", (), {"display": staticmethod(lambda text, stderr: made.said.append((text, stderr)))})
+    return made
+
+
+def test_tasks_give_their_workers_back_only_where_forks_are_nodes_in_flight(callback, monkeypatch):
+    made = []
+    monkeypatch.setattr(many_nodes.keeper.Keeper, "serve", lambda self: made.append(self.cores))
     callback.v2_playbook_on_start(None)
-    assert said == ([("many_nodes: %s. Workers take the memory that they take without it." % many_nodes.complaint(refused, switch), True)] if words else [])
+    assert callback.said == [] and made == [2]
+    for strategy, open_ in (("linear", False), ("ansible.builtin.host_pinned", True), ("free", False), ("host_pinned", True), ("my.own.strategy", False)):
+        callback.v2_playbook_on_play_start(type("Play", (), {"strategy": strategy}))
+        assert many_nodes.lot.CURRENT.open is open_, strategy
 
 
-def test_the_switch_of_the_kernel_is_read(tmp_path):
-    assert many_nodes.running(str(tmp_path / "run")) == ""
-    (tmp_path / "run").write_text("1\n")
-    assert many_nodes.running(str(tmp_path / "run")) == "1"
+def test_a_task_is_begun_anew_only_while_a_core_is_left(callback, monkeypatch):
+    made = []
+    monkeypatch.setattr(many_nodes.keeper, "make", lambda place, cores, room: made.append(room))
+    monkeypatch.setattr(many_nodes, "workers", lambda: ["1"])
+    callback.v2_playbook_on_start(None)
+    for busy, room in ((0, True), (1, True), (2, False), (3, False)):
+        monkeypatch.setattr(many_nodes, "computing", lambda pids, busy=busy: busy)
+        assert made[0]() is room
 
 
-def test_the_kernel_is_asked_for_this_process_and_those_that_it_starts():
-    """In a process of its own, whose memory may be merged afterwards: asked with PR_GET_MEMORY_MERGE, in a fork."""
-    program = (
-        "import ctypes, os, runpy, sys\n"
-        "refused = runpy.run_path(sys.argv[1])['ask']()\n"
-        "child = os.fork()\n"
-        "if child == 0:\n"
-        "    zero = ctypes.c_ulong(0)\n"
-        "    os._exit(ctypes.CDLL(None).prctl(68, zero, zero, zero, zero) & 255)\n"
-        "print(refused, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
-    )
-    process = subprocess.run([sys.executable, "-c", program, many_nodes.__file__], check=True, stdout=subprocess.PIPE, text=True)
-    refused, merged = process.stdout.split()
-    assert (refused, merged) in (("0", "1"), (str(errno.EINVAL), "255")), "it is merged, or the kernel has no such thing and says so"
+def test_an_ansible_that_has_changed_is_told_and_nobody_is_given_up(callback, monkeypatch):
+    monkeypatch.setattr(many_nodes.keeper, "missing", lambda: ["_queue_task", "_pending_results"])
+    callback.v2_playbook_on_start(None)
+    assert callback.said == [(
+        "many_nodes: this ansible-core has no _queue_task nor _pending_results: every task keeps its worker while it waits.", True)]
+    callback.v2_playbook_on_play_start(type("Play", (), {"strategy": "host_pinned"}))
+    assert many_nodes.lot.CURRENT is None
 
 
 @pytest.mark.parametrize(

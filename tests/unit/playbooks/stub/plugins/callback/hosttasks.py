@@ -32,6 +32,7 @@ class CallbackModule(CallbackBase):
         super().__init__()
         self.play = ""
         self.counted = {}
+        self.last = {}
         self.copy(self.kept(), self.packed())
 
     @staticmethod
@@ -56,6 +57,9 @@ class CallbackModule(CallbackBase):
         self.play = play.get_name()
 
     def v2_runner_on_start(self, host, task):
+        if self.last.get(host.get_name()) == task._uuid:
+            return  # it gave its worker back and goes on
+        self.last[host.get_name()] = task._uuid
         # Each turn of the gate is a task too. How many there are is a matter of waiting, not of the path.
         self.counted.setdefault(self.play, {}).setdefault(host.get_name(), []).append("%s | %s" % (task.get_name(), task.action))
 

@@ -37,7 +37,8 @@ class Connection(LocalConnection):
         path = os.path.join(nodes, self.get_option("remote_addr"))
         node = stubnode.load(path)
         gone_at = node.get("unreachable_at")  # the module whose call finds that the node is gone
-        if gone_at and ("modules." + gone_at).encode() in (in_data or b"") + cmd.encode():
+        # As it is given to the interpreter, or as a file for what runs on by itself.
+        if gone_at and any(name.encode() in (in_data or b"") + cmd.encode() for name in ("modules." + gone_at, "AnsiballZ_%s.py" % gone_at)):
             node["unreachable"] = True
             stubnode.store(node, path)
         if node.get("unreachable"):

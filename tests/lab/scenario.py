@@ -69,12 +69,12 @@ class Controller:
 
 
 @contextlib.contextmanager
-def controller(log: Path, playbook: str, variables: dict, inventories=(INVENTORY,)):
-    """A playbook that is started; in the end every process of its controller is killed."""
+def controller(log: Path, playbook: str, variables: dict, inventories=(INVENTORY,), more: dict | None = None):
+    """A playbook that is started, with MORE in its environment; in the end every process of its controller is killed."""
     words = [word for path in inventories for word in ("-i", str(path))]
     with log.open("w") as out:
         process = subprocess.Popen(
-            ["ansible-playbook", *words, "-e", json.dumps(variables), playbook], cwd=CHECKOUT, env={**os.environ, **environment()}, stdout=out,
+            ["ansible-playbook", *words, "-e", json.dumps(variables), playbook], cwd=CHECKOUT, env={**os.environ, **environment(), **(more or {})}, stdout=out,
             stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
         yield Controller(process, log)

@@ -1,7 +1,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the playbook's process and its workers share: where tasks leave what they know, and a pipe by which they say when to begin them anew."""
+"""What the playbook's process and its workers share: where tasks leave what they know, and a pipe by which they say when to begin them anew.
+
+Private to the collection: it may change at any time.
+"""
 
 from __future__ import annotations
 

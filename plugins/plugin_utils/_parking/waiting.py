@@ -1,7 +1,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an action waits with."""
+"""What an action waits with.
+
+Private to the collection: it may change at any time.
+"""
 
 from __future__ import annotations
 

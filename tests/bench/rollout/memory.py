@@ -15,13 +15,14 @@ The run has the callback many_nodes; with --without it does not, and every node 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 import time
+
+from tests.tools import workers
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 FOR_EVER_S = 10.0 ** 6
@@ -39,17 +40,9 @@ def pss(pid):
         return None
 
 
-def command_line(pid):
-    """What a process was started with, as bytes; empty of one that has ended."""
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        return pathlib.Path("/proc/%d/cmdline" % pid).read_bytes()
-    return b""
-
-
 def sample(pids):
     """(bytes of all, bytes of the first, number of the others) of the first process and its copies: what else they start runs on the nodes in earnest."""
-    copies = [pid for pid in pids if command_line(pid) == command_line(pids[0])]
-    sizes = [size for size in map(pss, copies) if size is not None]
+    sizes = [size for size in map(pss, workers.copies(pids)) if size is not None]
     return sum(sizes), sizes[0] if sizes else 0, max(0, len(sizes) - 1)
 
 
@@ -114,11 +107,11 @@ def main():
             took = time.monotonic() - began
         finally:
             run.stop()
-    whole, first, workers = max(there)
+    whole, first, number = max(there)
     kept = most[0] <= options.limit_gb * GB
     print("memory of ansible-playbook and its workers (sum of PSS), %d nodes in flight after %d s, %s the callback many_nodes:" % (
         options.nodes, took, "without" if options.without else "with"))
-    print("  while all are in flight: %.2f GB, of which the playbook itself %.2f GB and %d workers" % (whole / GB, first / GB, workers))
+    print("  while all are in flight: %.2f GB, of which the playbook itself %.2f GB and %d workers" % (whole / GB, first / GB, number))
     print("  most at any time: %.2f GB with %d workers (limit %g GB)" % (most[0] / GB, most[2], options.limit_gb))
     print("limit kept" if kept else "LIMIT NOT KEPT")
     return 0 if kept else 1

@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import pathlib
 import signal
 import time
 
 import pytest
 
+from ansible_collections.gpufleet.lifecycle.tests.tools import workers
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import conftest, host_tasks, test_failure_matrix
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.test_upgrade_course import ALL_STEPS, NEW, wait_for
 
@@ -20,16 +19,6 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.test_upgrade_co
 def _parked(fleet):
     fleet.environment["ANSIBLE_CALLBACKS_ENABLED"] = "gpufleet.lifecycle.hosttasks,gpufleet.lifecycle.many_nodes"
     return fleet
-
-
-def workers(process):
-    """How many of Ansible's workers there are: copies of its process."""
-    line = pathlib.Path("/proc/%d/cmdline" % process.pid).read_bytes()
-    found = 0
-    for child in pathlib.Path("/proc/%d/task/%d/children" % (process.pid, process.pid)).read_text().split():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            found += pathlib.Path("/proc/%s/cmdline" % child).read_bytes() == line
-    return found
 
 
 def test_nodes_go_the_same_way_in_as_many_tasks_and_hold_no_worker_while_they_wait(parked):
@@ -42,7 +31,7 @@ def test_nodes_go_the_same_way_in_as_many_tasks_and_hold_no_worker_while_they_wa
         seen, deadline = [], time.monotonic() + 120
         while seen[-3:] != [0, 0, 0]:
             assert time.monotonic() < deadline, "there were always workers: %s" % seen
-            seen.append(workers(process))
+            seen.append(len(workers.of(process.pid)))
             time.sleep(0.1)
         parked.change("a1", waits_in_install=False)
         process.wait(timeout=300)

@@ -62,6 +62,13 @@ options:
         whether it is empty.
     type: int
     default: 0
+  slice_s:
+    description:
+      - For O(state=drained), seconds after which the module answers though O(timeout_s) is not over. The action plugin then has it wait on, so that no
+        module waits alone for hours when its controller dies. By itself the module waits for all of O(timeout_s).
+      - With the callback P(gpufleet.lifecycle.many_nodes#callback) the module only looks and answers at once, and the worker is given back until the next look,
+        for O(poll_s) at first and for O(slice_s) at most.
+    type: int
   poll_s:
     description:
       - Seconds between two looks while it waits.
@@ -103,6 +110,24 @@ options:
     description:
       - The number of GPUs by their type in Slurm, such as 14 of V(nvidia_h100_80gb_hbm3_1g.10gb) with MIG. They have to be exactly those.
     type: dict
+  part:
+    description:
+      - Set by the action plugin when it divides the time by O(slice_s).
+    type: dict
+    suboptions:
+      waited_s:
+        description: Seconds that were waited before.
+        type: float
+        default: 0
+      owner:
+        description: RV(mark.owner) if the node was closed for new jobs when it was seen last. It is not closed again if somebody has resumed it.
+        type: str
+        default: none
+        choices: [none, ours, operator]
+      more:
+        description: Whether it is asked again, so that a node with jobs is neither a failure nor a reason to lift or to cancel anything.
+        type: bool
+        default: false
   bin_dir:
     description:
       - Directory of Slurm's commands, where they are not in a usual place.
@@ -149,6 +174,7 @@ EXAMPLES = r"""
     token: upgrade-535.261.03
     method: job
     timeout_s: 86400
+    slice_s: 60
   delegate_to: login-1
   become: true
 """
@@ -257,6 +283,7 @@ ARGUMENT_SPEC = {
     "token": {"type": "str", "no_log": False},
     "reason": {"type": "str", "default": "maintenance"},
     "timeout_s": {"type": "int", "default": 0},
+    "slice_s": {"type": "int"},
     "poll_s": {"type": "float", "default": 10},
     "on_timeout": {"type": "str", "default": "lift", "choices": ["lift", "keep"]},
     "method": {"type": "str", "default": "drain", "choices": ["drain", "job"]},
@@ -264,6 +291,11 @@ ARGUMENT_SPEC = {
     "reservation_start": {"type": "str", "default": "now"},
     "expected_gpus": {"type": "int"},
     "expected_gres": {"type": "dict"},
+    "part": {"type": "dict", "options": {
+        "waited_s": {"type": "float", "default": 0},
+        "owner": {"type": "str", "default": "none", "choices": ["none", "ours", "operator"]},
+        "more": {"type": "bool", "default": False},
+    }},
     "bin_dir": {"type": "path"},
 }
 

@@ -17,6 +17,7 @@ SETTLE_S = 15
 # Our own job lasts at most so long, should nobody come to end it.
 JOB_MINUTES = 15
 CHUNK = 200
+WHOLE = {"waited_s": 0, "owner": marks.NONE, "more": False}  # the part of the time that is all of it
 
 
 class TaskError(Exception):
@@ -28,6 +29,7 @@ class Task:
         self.slurm, self.params, self.check = slurm, params, check_mode
         self.sleep, self.clock = sleep, clock
         self.name, self.token = params["node_name"], params["token"]
+        self.part = dict(WHOLE, **params.get("part") or {})
         self.began = clock()
         self.result = {"changed": False, "node": self.name, "drained": False, "blockers": [], "left": [], "waiting": False,
                        "mark": {"owner": marks.NONE, "token": None, "previous": None}}
@@ -35,7 +37,7 @@ class Task:
 
     def run(self):
         {"read": self.info, "drained": self.drained, "resumed": self.resumed, "rebooting": self.rebooting}[self.params["state"]]()
-        self.result["waited_s"] = round(self.clock() - self.began, 1)
+        self.result["waited_s"] = round(self.part["waited_s"] + self.clock() - self.began, 1)
         return self.result
 
     # Reading
@@ -62,6 +64,14 @@ class Task:
 
     def over(self):
         return self.clock() >= self.deadline()
+
+    def only_looks(self):
+        """Whether to answer now, whatever holds the node."""
+        return self.params["timeout_s"] == 0 or self.part["more"] and self.over()
+
+    def waited_s(self):
+        """For how long it was waited when all the time is over."""
+        return round(self.part["waited_s"] + self.params["timeout_s"])
 
     def pause(self, until=None):
         left = (self.deadline() if until is None else until) - self.clock()
@@ -101,6 +111,13 @@ class Task:
     # drained
 
     def drained(self):
+        if self.part["owner"] == marks.NONE and not self.close():
+            return
+        self.cancel_own()
+        self.wait_until_empty()
+
+    def close(self):
+        """See that no job starts there any more, by us or by somebody else. Whether that is so."""
         record, jobs = self.look()
         decision = decide.drain(record, self.token)
         if decision.action == decide.REFUSE:
@@ -113,15 +130,14 @@ class Task:
                 raise TaskError("%s was not drained, since it could not be resumed afterwards: %s." % (self.name, differs))
         if self.check:
             self.foresee(record, jobs, decision)
-            return
+            return False
         if self.params["reservation_minutes"]:
             self.reserve()
         if decision.action == decide.DO:
             if self.params["method"] == "job" and decide.empty(record, jobs)[0] != "yes" and not self.window():
-                return
+                return False
             self.place()
-        self.cancel_own()
-        self.wait_until_empty()
+        return True
 
     def foresee(self, record, jobs, decision):
         places = decision.action == decide.DO
@@ -143,7 +159,7 @@ class Task:
                             "again." % (self.name, words, decide.quoted(record)))
 
     def wait_until_empty(self):
-        mine = self.result["mark"]["owner"] == marks.OURS
+        mine = marks.OURS in (self.part["owner"], self.result["mark"]["owner"])
         while True:
             record, jobs = self.patiently(self.look)
             if not states.closed(record["state"]):
@@ -152,7 +168,7 @@ class Task:
             if mine and self.result["mark"]["owner"] != marks.OURS:
                 mine = False
                 self.result["left"].append("%s is now drained by somebody else (%s), and stays so" % (self.name, decide.quoted(record)))
-            if self.result["drained"] or self.params["timeout_s"] == 0:
+            if self.result["drained"] or self.only_looks():
                 return
             if self.over():
                 self.too_long(record, jobs)
@@ -173,7 +189,7 @@ class Task:
                 self.unreserve()
         self.result.update(waiting=True, holding=holding)
         raise TaskError("%s is not empty after %d s, %s. %s. Wait for the jobs, or have them ended, or allow more time (timeout_s), and run again." % (
-            self.name, self.params["timeout_s"], holding, kept))
+            self.name, self.waited_s(), holding, kept))
 
     # one job of our own that makes the window
 
@@ -187,7 +203,7 @@ class Task:
             self.result.update(changed=True, job=number)
         while "RUNNING" not in self.patiently(lambda: self.slurm.own_jobs(self.job_name())).values():
             record, jobs = self.patiently(self.look)
-            if self.params["timeout_s"] == 0:
+            if self.only_looks():
                 return False
             if self.over():
                 self.too_long(record, jobs)
@@ -302,9 +318,9 @@ def contradiction(params):
         return "token is %r: expected letters, digits and . _ + ~ -, at most 100 of them, beginning with a letter or digit" % params["token"]
     if not params["node_name"] and not (params["state"] == "read" and params["node_names"]):
         return "node_name is missing: the name of the node in Slurm"
-    for name in ("timeout_s", "reservation_minutes"):
-        if params[name] < 0:
-            return "%s is %d: expected 0 or more" % (name, params[name])
+    for name, least in (("timeout_s", 0), ("reservation_minutes", 0), ("slice_s", 1)):
+        if params.get(name) is not None and params[name] < least:
+            return "%s is %d: expected %d or more" % (name, params[name], least)
     if params["poll_s"] <= 0:
         return "poll_s is %s: expected more than 0" % params["poll_s"]
     return ""

@@ -18,6 +18,9 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words imp
 
 CONFLICTS = 12  # how often somebody else may write first
 LONGEST_WAIT_S = 15
+FIRST_LOOK_S = 0.5
+LONGEST_LOOK_S = 10
+WORTH_S = 2.0  # to give a worker back for less costs more than it brings
 NEEDED = (  # what a drain needs beside reading, which it has done by then
     {"verb": "patch", "resource": "nodes"},
     {"verb": "create", "resource": "pods", "subresource": "eviction"},
@@ -27,20 +30,60 @@ _TERMINATED_NAMESPACE = "NamespaceTerminating"
 
 
 class Course:
-    """What one task does with one node; RESULT is filled as it goes, and stands when it ends in an error."""
+    """What one task does with one node; RESULT is filled as it goes, and stands when it ends in an error.
 
-    def __init__(self, api, name, token="", check=False, clock=time.monotonic, sleep=time.sleep):
+    REST(seconds, **known) waits where it takes long. It may end the process; then another course, given what was KNOWN, goes on with the drain.
+    """
+
+    def __init__(self, api, name, token="", check=False, clock=time.monotonic, sleep=time.sleep, rest=None, known=None):
         self.api = api
         self.name = name
         self.token = token
         self.check = check
         self.clock = clock
         self.sleep = sleep
+        self.rest = rest
         self.before = None
         self.after = None
+        self.stood = None  # what to show as AFTER while this course has changed nothing
         self.began = None  # when it began to wait
+        self.waits = {}  # step: how long to wait before its next look
+        self.tried = {}  # uid: (when to try again, how long the wait was)
+        self.why = {}  # uid: the blocker of the last try
+        self.asked = 0  # requests of the courses before
         self.keys = {"labels": set(), "annotations": {MARK}}
         self.result = {"node": name, "changed": False, "drained": False, "blockers": [], "evicted": [], "left": [], "operators": []}
+        if known:
+            self.take_up(known)
+
+    # From one process to the next
+
+    def known(self):
+        """What the next course needs to end as this one would; of what JSON has."""
+        # What may be changed yet is to be in the diff, too.
+        parts = [key for key in change.labels_of(self.before) if key.startswith(operators.DEPLOY)]
+        return {
+            "began": self.began, "waits": self.waits, "tried": self.tried, "why": self.why, "requests": self.asked + self.api.requests,
+            "changed": self.result["changed"], "evicted": self.result["evicted"], "keys": {name: sorted(keys) for name, keys in self.keys.items()},
+            "before": change.outline(self.before, dict(self.keys, labels=self.keys["labels"].union(parts))),
+            "after": self.stood or change.outline(self.after, self.keys),
+        }
+
+    def take_up(self, known):
+        self.began, self.waits, self.tried, self.why, self.asked = (known[name] for name in ("began", "waits", "tried", "why", "requests"))
+        self.result.update(changed=known["changed"], evicted=known["evicted"])
+        self.keys = {name: set(keys) for name, keys in known["keys"].items()}
+        self.before, self.stood = known["before"], known["after"]
+
+    def wait(self, step, deadline):
+        """Before the next look of a step, a little longer each time."""
+        grown = self.waits.get(step, FIRST_LOOK_S)
+        self.waits[step] = min(grown * 1.5, LONGEST_LOOK_S)
+        seconds = max(0.05, min(grown, deadline - self.clock()))
+        if self.rest is None or seconds < WORTH_S:
+            self.sleep(seconds)
+        else:
+            self.rest(seconds, **self.known())
 
     # Reading
 
@@ -60,10 +103,10 @@ class Course:
         if self.after is not None:
             self.result["mark"] = mark.standing(self.after, self.token)
             self.result["unschedulable"] = change.unschedulable(self.after)
-            self.result["diff"] = {"before": change.shown(self.before, self.keys), "after": change.shown(self.after, self.keys)}
+            self.result["diff"] = {"before": change.shown(self.before, self.keys), "after": change.shown(self.stood or self.after, self.keys)}
         self.result["state"] = "" if self.after is None else "unschedulable" if change.unschedulable(self.after) else "schedulable"
         self.result["waited_s"] = 0.0 if self.began is None else round(self.clock() - self.began, 1)
-        self.result["requests"] = self.api.requests
+        self.result["requests"] = self.asked + self.api.requests
         return self.result
 
     def look(self, policy):
@@ -80,7 +123,7 @@ class Course:
         for attempt in range(CONFLICTS):
             node = self.after
             if attempt:
-                node = self.api.node(self.name)
+                node, self.stood = self.api.node(self.name), None
                 if not self.result["changed"]:
                     self.before = node  # what others wrote is no part of our diff
             wanted = decide(node)
@@ -102,6 +145,7 @@ class Course:
                 self.sleep(0.05 * (attempt + 1) * random.uniform(0.5, 1.5))
                 continue
             self.result["changed"] = True
+            self.stood = None
             return True
         raise KubeError("%s: somebody else wrote to the node object %d times while it was to be changed. Nothing of theirs was overwritten; run again." % (
             self.name, CONFLICTS))
@@ -154,6 +198,11 @@ class Course:
 
     def drain(self, options, wanted, policy):
         self.read()
+        if self.began is not None:
+            self.see_closed()
+            self.api.discover_eviction()
+            self.wait_until_empty(options, policy)
+            return
         listed, decision = self.look(policy)
         self.api.discover_eviction()
         self.permitted()
@@ -161,12 +210,22 @@ class Course:
         self.close(options, wanted, listed)
         if self.check:
             self.foretell(decision, options)
+            self.result["drained"] = not self.result["blockers"]
         else:
             self.began = self.clock()
-            deadline = self.began + options["timeout_s"]
-            self.empty(options, policy, deadline)
-            if options["operators"] == "pause":
-                self.pause(policy, deadline)
+            self.wait_until_empty(options, policy)
+
+    def see_closed(self):
+        """Nobody who put the node back while its pods were waited for is overruled."""
+        if mark.ours(self.after, self.token) is None or not change.unschedulable(self.after):
+            raise KubeError("%s: not cordoned under our mark any more: somebody put it back while its pods were waited for. Ask who needs it, and run again."
+                            % (self.name,))
+
+    def wait_until_empty(self, options, policy):
+        deadline = self.began + options["timeout_s"]
+        self.empty(options, policy, deadline)
+        if options["operators"] == "pause":
+            self.pause(policy, deadline)
         self.result["drained"] = not self.result["blockers"]
 
     def foretell(self, decision, options):
@@ -185,9 +244,6 @@ class Course:
 
     def empty(self, options, policy, deadline):
         """Evict, wait and look again until nothing is left."""
-        tried = {}  # uid: (when to try again, how long the wait was)
-        why = {}  # uid: the blocker of the last try
-        wait = 0.5
         while True:
             listed, decision = self.look(policy)
             self.refuse(listed, decision, options["operators"])
@@ -195,20 +251,19 @@ class Course:
                 return
             now = self.clock()
             for entry in pods.now_due(decision.going):
-                again, pause = tried.get(entry["uid"], (0, 1))
+                again, pause = self.tried.get(entry["uid"], (0, 1))
                 if entry["terminating"] or now < again:
                     continue
                 kept, asked = self.evict(entry, options["grace_period_s"])
                 if kept is None:
-                    why.pop(entry["uid"], None)
+                    self.why.pop(entry["uid"], None)
                 else:
-                    why[entry["uid"]] = kept
-                tried[entry["uid"]] = (now + max(pause, asked), min(pause * 2, LONGEST_WAIT_S))
+                    self.why[entry["uid"]] = kept
+                self.tried[entry["uid"]] = (now + max(pause, asked), min(pause * 2, LONGEST_WAIT_S))
             if self.clock() >= deadline:
-                self.give_up(options, policy, why)
+                self.give_up(options, policy)
                 return
-            self.sleep(max(0.05, min(wait, deadline - self.clock())))
-            wait = min(wait * 1.5, 10)
+            self.wait("empty", deadline)
 
     def evict(self, entry, grace_period_s):
         """Ask the server to let one pod go. Returns what kept it (None when nothing did) and how long it wants to be left alone."""
@@ -239,7 +294,7 @@ class Course:
         # The message calls a budget by its name alone, as it stands in the pod's namespace.
         return pods.blocker(entry, "disruption_budget", said.rstrip("."), named.group(1) if named else ""), min(asked, LONGEST_WAIT_S)
 
-    def give_up(self, options, policy, why):
+    def give_up(self, options, policy):
         """Time is up: look once more, and fail with the names of what is still there. Nothing may be."""
         dummy, decision = self.look(policy)
         self.result["blockers"] = list(decision.blockers)
@@ -248,7 +303,7 @@ class Course:
                 held = "its finalizers are %s" % ", ".join(entry["finalizers"]) if entry["finalizers"] else "the node's kubelet has not ended it"
                 self.result["blockers"].append(pods.blocker(entry, "terminating", "terminating since %s, %s" % (entry["terminating"], held)))
             else:
-                self.result["blockers"].append(why.get(entry["uid"]) or pods.blocker(entry, "waiting", "its turn comes after the pods with GPUs"))
+                self.result["blockers"].append(self.why.get(entry["uid"]) or pods.blocker(entry, "waiting", "its turn comes after the pods with GPUs"))
         if self.result["blockers"]:
             raise KubeError("%s: not drained in %d s: %s." % (self.name, options["timeout_s"], pods.names(self.result["blockers"])), self.stands())
 
@@ -256,7 +311,6 @@ class Course:
         """Take the GPU Operator's parts off the node, which hold the GPUs open, and see them gone."""
         self.write(self.off)
         keys = set(key for key, pair in (mark.ours(self.after, self.token) or {"labels": {}})["labels"].items() if pair[1] == operators.PAUSED)
-        wait = 0.5
         while keys:
             there = operators.operands(self.api.pods(self.name), keys)
             if not there:
@@ -266,8 +320,7 @@ class Course:
                 raise KubeError(
                     "%s: drained of work, but the GPU Operator's parts hold the GPUs although their labels say %s: %s. Look at the operator."
                     % (self.name, operators.PAUSED, pods.names(self.result["blockers"])), self.stands())
-            self.sleep(max(0.05, min(wait, deadline - self.clock())))
-            wait = min(wait * 1.5, 10)
+            self.wait("pause", deadline)
 
     # Everything else
 

@@ -25,6 +25,7 @@ REAL = (
     "plugins/action/rollout_plan.py",
     "plugins/action/rollout_report.py",
     "plugins/action/rollout_step.py",
+    "plugins/action/slurm_node.py",
     "plugins/callback/many_nodes.py",
     "plugins/callback/rollout_progress.py",
     "plugins/doc_fragments",

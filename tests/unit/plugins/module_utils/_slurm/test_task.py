@@ -89,6 +89,29 @@ def test_an_operator_who_resumes_the_node_meanwhile_is_not_overruled():
     assert "is not drained any more" in told(cluster) and cluster.calls == [DRAINS]
 
 
+def test_a_part_of_the_time_ends_without_a_verdict():
+    cluster = Cluster(jobs=[KIM])
+    result = cluster.do("drained", timeout_s=60, part={"waited_s": 0, "owner": "none", "more": True})
+    assert cluster.failure is None and cluster.calls == [DRAINS] and (result["drained"], result["waiting"], result["mark"]["owner"]) == (False, False, "ours")
+    result = cluster.do("drained", timeout_s=60, part={"waited_s": 60, "owner": "ours", "more": False})
+    assert told(cluster).startswith("n1 is not empty after 120 s, 1 job holds it") and result["waiting"] and cluster.calls == [DRAINS, RESUMES]
+    window = Cluster(jobs=[KIM])
+    window.do("drained", method="job", timeout_s=60, part={"waited_s": 0, "owner": "none", "more": True})
+    assert window.failure is None and window.own == {"77": "PENDING"}, "it keeps its place in the queue"
+
+
+@pytest.mark.parametrize("seconds", [0, 60])
+def test_what_an_earlier_part_closed_is_not_closed_again(seconds):
+    part = {"waited_s": 60, "owner": "ours", "more": True}
+    cluster = Cluster(jobs=[KIM])
+    cluster.do("drained", timeout_s=seconds, part=part)
+    assert "n1 is not drained any more (MIXED, no reason given): somebody resumed it" in told(cluster) and cluster.calls == []
+    cluster = Cluster("IDLE+DRAIN", "bad fan", "kim")
+    result = cluster.do("drained", timeout_s=seconds, part=part)
+    assert result["left"] == ['n1 is now drained by somebody else (IDLE+DRAIN, "bad fan" by kim), and stays so'] and result["drained"]
+    assert cluster.do("drained", timeout_s=seconds, part=dict(part, owner="operator"))["left"] == [], "it was told by then"
+
+
 def test_two_at_the_same_time():
     cluster = Cluster()
     cluster.answers = {"state=drain": lambda it: (setattr(it, "state", "IDLE+DRAIN"), setattr(it, "reason", "theirs"), (0, "", ""))[-1]}
@@ -288,6 +311,7 @@ def test_many_nodes_in_few_calls_and_the_idle_ones_first():
     ({"node_name": "", "state": "resumed"}, "node_name is missing"),
     ({"timeout_s": -1}, "timeout_s is -1"),
     ({"reservation_minutes": -1}, "reservation_minutes is -1"),
+    ({"slice_s": 0}, "slice_s is 0: expected 1 or more"),
     ({"poll_s": 0.0}, "poll_s is 0.0"),
     ({}, ""),
     ({"node_name": None, "node_names": ["a"], "token": None}, ""),

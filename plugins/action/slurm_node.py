@@ -12,10 +12,9 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._slurm import commands, marks, states
 from ansible_collections.gpufleet.lifecycle.plugins.modules.slurm_node import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._parking.waiting import Waiting
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._parking.waiting import LEAST_S, Waiting
 
 MODULE = "gpufleet.lifecycle.slurm_node"
-SHORTEST_S = 2.0  # to give a worker back for less costs more than it brings
 LAST_S = 1.0  # what the module itself waits in the end: without any time it would find nothing wrong
 SHARE = 0.25  # of the time that it has waited so far: jobs that have taken hours need not be looked at every ten seconds
 PASSING = tuple(kind for kind, passing, dummy, dummy in commands.TROUBLES if passing)
@@ -27,7 +26,7 @@ DONE = ("job", "reservation")
 def next_look_s(options, waited_s, in_queue):
     """When to look again. While our own job is in the queue often: once it runs nobody works on the node."""
     growing = 0 if in_queue else waited_s * SHARE
-    return max(SHORTEST_S, min(options["slice_s"], max(options["poll_s"], growing)))
+    return max(LEAST_S, min(options["slice_s"], max(options["poll_s"], growing)))
 
 
 def owner(answer):
@@ -90,7 +89,7 @@ class ActionModule(ActionBase):
         while True:
             waited_s = self.clock() - began
             left_s = options["timeout_s"] - waited_s
-            more = left_s > (SHORTEST_S + LAST_S if waiting.gives_up else options["slice_s"])
+            more = left_s > (LEAST_S + LAST_S if waiting.gives_up else options["slice_s"])
             if more:
                 seconds = 0 if waiting.gives_up else options["slice_s"]
             else:
@@ -106,7 +105,7 @@ class ActionModule(ActionBase):
         waited_s = self.clock() - began
         seconds, least = options["poll_s"] if away else 0, 0
         if waiting.gives_up:
-            seconds, least = next_look_s(options, waited_s, owner(earlier) == marks.NONE), SHORTEST_S
+            seconds, least = next_look_s(options, waited_s, owner(earlier) == marks.NONE), LEAST_S
         seconds = min(seconds, options["timeout_s"] - LAST_S - waited_s)
         # What is left may be too short, and then the module waits for it.
         if seconds > 0 and seconds >= least:

@@ -15,12 +15,12 @@ import time
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change, mark, operators, pods
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import MARK, ApiError, KubeError, Refused, node_name_problem
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._parking.waiting import LEAST_S
 
 CONFLICTS = 12  # how often somebody else may write first
 LONGEST_WAIT_S = 15
 FIRST_LOOK_S = 0.5
 LONGEST_LOOK_S = 10
-WORTH_S = 2.0  # to give a worker back for less costs more than it brings
 NEEDED = (  # what a drain needs beside reading, which it has done by then
     {"verb": "patch", "resource": "nodes"},
     {"verb": "create", "resource": "pods", "subresource": "eviction"},
@@ -80,7 +80,7 @@ class Course:
         grown = self.waits.get(step, FIRST_LOOK_S)
         self.waits[step] = min(grown * 1.5, LONGEST_LOOK_S)
         seconds = max(0.05, min(grown, deadline - self.clock()))
-        if self.rest is None or seconds < WORTH_S:
+        if self.rest is None or seconds < LEAST_S:
             self.sleep(seconds)
         else:
             self.rest(seconds, **self.known())

@@ -59,6 +59,13 @@ def test_who_is_at_work_goes_last_and_the_plan_says_so(act):
     assert made["sha256"] == act("abc", check=True)["sha256"], "what is approved does not hang on it"
 
 
+@pytest.mark.parametrize("told, expected", [({}, None), ({"kernel": {}}, None), ({"kernel": {"installed": None}}, None),
+                                            ({"kernel": {"installed": []}}, ()), ({"kernel": {"installed": ["k1", "k2"]}}, ("k1", "k2"))])
+def test_kernels_that_the_audit_does_not_list_are_not_known(told, expected):
+    found = rollout_plan.probe("a", {"audit": dict(audit()["audit"], **told)}, {"stat": {}}, {})
+    assert found.kernels == expected and not found.error
+
+
 FLEET = "abcdefghij"
 
 

@@ -159,6 +159,14 @@ def test_check_mode_says_that_a_node_is_left_in_flight_in_another_rollout(act):
     assert not act(check=True, abandon=["a"]).get("failed")
 
 
+def test_rollouts_of_one_ledger_share_no_budget(act):
+    """Each may have its one node down; the second of the first waits for that, and not for the other rollout."""
+    for rollout_id, names in (("r1", "ab"), ("r2", "cd")):
+        assert not act(names, rollout_id=rollout_id, max_down=1).get("failed")
+    asked = [act(name, plugin=rollout_gate, phase="drain", rollout_id=rollout_id) for name, rollout_id in (("a", "r1"), ("c", "r2"), ("b", "r1"))]
+    assert [answer["answer"] for answer in asked] == ["go", "go", "wait"]
+
+
 def test_the_gate_refuses_them_too(act):
     act()
     result = act(plugin=rollout_gate, phase="drain", hold_age_s=-1)

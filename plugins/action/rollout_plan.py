@@ -57,7 +57,7 @@ def probe(name, audit, marker, domains):
     users = found.get("compute_users")
     return plan.Probe(name, version=version, package=package, quarantined=quarantined, error=error, domains=domains, stratum=stratum,
                       at_work=None if users is None else users > 0, kernel=kernel.get("running"), next_kernel=kernel.get("next_boot"),
-                      kernels=tuple(kernel.get("installed") or ()))
+                      kernels=None if kernel.get("installed") is None else tuple(kernel["installed"]))
 
 
 def approval(arguments, made):

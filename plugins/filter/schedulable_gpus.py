@@ -14,7 +14,9 @@ author:
 description:
   - Answers how many GPUs Slurm has to have for a node, for the option O(gpufleet.lifecycle.slurm_node#module:expected_gpus) of
     M(gpufleet.lifecycle.slurm_node). A GPU in MIG mode is not one itself; each of its MIG devices is (gres.conf(5), MIG management).
-  - The answer is V(-1) when there is nothing to count, or when the MIG mode or the MIG devices of a GPU could not be read.
+  - The answer is V(-1) when there is nothing to count.
+  - It is V(-2) when the MIG mode or the MIG devices of a GPU could not be read. M(gpufleet.lifecycle.slurm_node) then neither drains nor resumes a node
+    for which Slurm has GPUs. A GPU or a driver without MIG is read, and counts as one.
 options:
   _input:
     description: The snapshot that M(gpufleet.lifecycle.gpu_info) returned, or the one in a baseline of M(gpufleet.lifecycle.gpu_health).
@@ -40,22 +42,26 @@ _value:
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import codes
 
-UNKNOWN = -1
+NOTHING = -1
+# No error: who does not compare with Slurm need not know it. No number of GPUs is like it, so that it is not passed over either.
+UNREAD = -2
+# The answers that say that there is no MIG, as gpu_health takes them.
+WITHOUT = (codes.NOT_SUPPORTED, codes.INVALID_ARGUMENT, codes.FUNCTION_NOT_FOUND)
 
 
 def schedulable_gpus(snapshot):
     gpus = (snapshot or {}).get("gpus") or []
     counts = [_of_gpu(gpu) for gpu in gpus]
-    return UNKNOWN if not counts or UNKNOWN in counts else sum(counts)
+    return NOTHING if not counts else UNREAD if UNREAD in counts else sum(counts)
 
 
 def _of_gpu(gpu):
     mode, devices = gpu.get("mig_mode_current") or {}, gpu.get("mig_instances") or {}
-    if mode.get("rc") == codes.NOT_SUPPORTED or mode.get("rc") == codes.SUCCESS and not mode.get("value"):
+    if mode.get("rc") in WITHOUT or mode.get("rc") == codes.SUCCESS and mode.get("value") == 0:
         return 1
-    if mode.get("rc") != codes.SUCCESS or devices.get("rc") != codes.SUCCESS:
-        return UNKNOWN
-    return len(devices.get("value") or [])
+    if mode.get("rc") != codes.SUCCESS or mode.get("value") != 1 or devices.get("rc") != codes.SUCCESS or not isinstance(devices.get("value"), list):
+        return UNREAD
+    return len(devices["value"])
 
 
 class FilterModule:

@@ -105,6 +105,7 @@ options:
     description:
       - How many GPUs the node has. If Slurm has configured another number the node is neither drained nor resumed. A node without any GRES of the name
         C(gpu) is not compared.
+      - A negative number says that they could not be counted (see P(gpufleet.lifecycle.schedulable_gpus#filter)). It agrees with no number of Slurm's.
     type: int
   expected_gres:
     description:

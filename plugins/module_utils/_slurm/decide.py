@@ -78,10 +78,19 @@ def gres(record, expected_gpus=None, expected_gres=None):
         return "Slurm has %s for it (Gres=%s), and the node has %s: change slurm.conf and gres.conf, and reconfigure (scontrol reconfigure)" % (
             listed(found), record["gres"] or "none", listed(expected_gres))
     # A cluster that gives whole nodes away may have no GRES at all; there is nothing to keep in step then.
+    if expected_gpus is not None and found and expected_gpus < 0:
+        return ("Slurm has %s for it (Gres=%s), and how many GPUs and MIG devices the node has is not known: they could not be counted. See which GPU does not "
+                "tell its MIG mode or its MIG devices (nvidia-smi -L on the node, or gpu_info with the subset mig), and run again") % (
+                    gpus(found), record["gres"])
     if expected_gpus is not None and found and sum(found.values()) != expected_gpus:
-        return "Slurm has %d GPU%s for it (Gres=%s), and the node has %d: change slurm.conf and gres.conf, and reconfigure (scontrol reconfigure)" % (
-            sum(found.values()), "" if sum(found.values()) == 1 else "s", record["gres"], expected_gpus)
+        return "Slurm has %s for it (Gres=%s), and the node has %d: change slurm.conf and gres.conf, and reconfigure (scontrol reconfigure)" % (
+            gpus(found), record["gres"], expected_gpus)
     return ""
+
+
+def gpus(counts):
+    number = sum(counts.values())
+    return "%d GPU%s" % (number, "" if number == 1 else "s")
 
 
 def reboot(record, jobs, token):

@@ -24,6 +24,13 @@ VERSION = re.compile(r"([0-9]+:)?[0-9]+(\.[0-9]+){1,3}(-[A-Za-z0-9.+~]+)?")
 # Whether a node is at work, in a word; nothing where that is not known.
 LOAD = {False: "idle", None: "", True: "at work"}
 
+# What is said of nodes that go back without the kernel that they had: the kernel, and their names.
+KERNEL_GONE = "kernel %s, which ran with the version before, is not installed any more on %s: the driver goes back, the kernel stays"
+KERNEL_UNKNOWN = (
+    "whether kernel %s, which ran with the version before, is still installed is not known on %s: driver_audit did not list the kernels that can boot. "
+    "The driver goes back, the kernel stays. To take the kernel back too, see why (driver_audit on the node, /lib/modules and /boot) and plan again "
+    "before you let it go")
+
 
 class PlanError(Exception):
     """There is nothing to plan, or it contradicts itself; the message says what to do."""
@@ -44,7 +51,7 @@ class Probe:
     at_work: t.Optional[bool] = None  # whether something computes on it now
     kernel: t.Optional[str] = None  # the one that runs
     next_kernel: t.Optional[str] = None  # the one that boots next
-    kernels: t.Tuple[str, ...] = ()  # those that can boot
+    kernels: t.Optional[t.Tuple[str, ...]] = None  # those that can boot; None where nobody knows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,16 +153,17 @@ def _kernels(nodes, probes, wanted):
     WANTED: by node the kernel that ran with the version it goes back to.
     """
     gone: t.Dict[str, t.List[str]] = {}
+    unknown: t.Dict[str, t.List[str]] = {}
     for probe in probes:
         kernel, entry = wanted.get(probe.name), nodes[probe.name]
         if not kernel or not (entry["state"] == "pending" or entry.get("suspect")) or probe.kernel == probe.next_kernel == kernel:
             continue
-        if kernel in probe.kernels:
+        if kernel in (probe.kernels or ()):
             entry["to_kernel"] = kernel
         else:
-            gone.setdefault(kernel, []).append(probe.name)
-    return ["kernel %s, which ran with the version before, is not installed any more on %s: the driver goes back, the kernel stays" % (
-        kernel, limits.listed(sorted(names, key=natural))) for kernel, names in sorted(gone.items())]
+            (unknown if probe.kernels is None else gone).setdefault(kernel, []).append(probe.name)
+    return [words % (kernel, limits.listed(sorted(names, key=natural)))
+            for words, found in ((KERNEL_GONE, gone), (KERNEL_UNKNOWN, unknown)) for kernel, names in sorted(found.items())]
 
 
 def _place(probe, to_version, before, going_on):

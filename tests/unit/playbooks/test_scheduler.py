@@ -111,13 +111,14 @@ def test_a_node_that_was_drained_in_vain_is_resumed(fleet):
 
 def test_a_node_that_is_quarantined_stays_drained(fleet):
     fleet.add("a1", half_installs=[NEW], cannot_install=[OLD])
-    fleet.add("a2", sick_at_work_with=[NEW])
+    fleet.add("a2", sick_at_work_with=[NEW], slurm={"gres": "gpu:h100:2", "after_resume": {"gres": "gpu:h100:8"}})
     arguments, variables = fleet.use_slurm()
     result = fleet.run("upgrade", *arguments, rollout_failure_budget=9, rollout_max_down=2, rollout_on_failure="quarantine", rollout_canaries=["a2"],
                        rollout_canary_failures=1, rollout_canary_soak_s=1, gpu_node_upgrade_soak_interval=1, **variables)
     assert result.rc == 2 and result.states == {"a1": "pending", "a2": "quarantined"}
     state, reason, log = fleet.slurm("a2")
     assert state == "IDLE+DRAIN" and reason.startswith("gpufleet:%s quarantined: " % ID) and log[:2] == [DRAIN, "resume"], "it had served again already"
+    assert len(log) == 3, "a broken node is closed whatever Slurm has for it by then"
     again = fleet.run("upgrade", *arguments, rollout_id="again", upgrade_hosts="a1", **variables)
     assert again.rc == 2 and fleet.read("a1")["running"] == []
     assert fleet.slurm("a1") == ("IDLE+DRAIN", "gpufleet:again driver 2.0.1", ["drain gpufleet:again driver 2.0.1"])
@@ -164,6 +165,26 @@ def test_slurm_that_cannot_be_asked_is_told_before_anything_is_done(fleet):
     assert fleet.slurm("a1")[2] == fleet.slurm("a2")[2] == []
     unnamed = fleet.run("upgrade", *arguments, rollout_id="unnamed", upgrade_hosts="a2", **dict(variables, gpu_scheduler_slurm_host=""))
     assert unnamed.rc == 2 and "gpu_scheduler_slurm_host is empty" in unnamed.output and fleet.touched() == []
+
+
+def test_a_node_whose_mig_state_was_not_read_agrees_with_no_number_of_slurm(fleet):
+    """a1 is not drained; a2's could not be read any more when its jobs had ended, and it stays drained; for a3 Slurm has none, and nothing is compared."""
+    gres = {"gres": "gpu:h100:2"}
+    fleet.add("a1", slurm=gres, mig_unread=True)
+    fleet.add("a2", slurm=gres, after_drain={"mig_unread": True})
+    fleet.add("a3", mig_unread=True)
+    arguments, variables = fleet.use_slurm()
+    result = fleet.run("upgrade", *arguments, rollout_max_down=3, rollout_failure_budget=9, rollout_common_cause=0, **variables)
+    assert result.rc == 2 and result.states == {"a1": "failed", "a2": "quarantined", "a3": "done"}
+    reasons = {name: node["reason"] for name, node in result.report["nodes"].items()}
+    unread = "Slurm has 2 GPUs for it (Gres=gpu:h100:2), and how many GPUs and MIG devices the node has is not known"
+    assert reasons["a1"].startswith("n-a1 was not drained, since it could not be resumed afterwards: " + unread)
+    assert "not taken back by slurm: n-a2 was not resumed and stays drained: " + unread in reasons["a2"]
+    assert fleet.slurm("a1") == ("IDLE", "", []) and fleet.slurm("a3") == ("IDLE", "", [DRAIN, "resume"])
+    assert fleet.slurm("a2") == ("IDLE+DRAIN", "gpufleet:%s driver %s" % (ID, NEW), [DRAIN]) and fleet.touched() == ["a2", "a3"]
+    fleet.change("a2", mig_unread=False, after_drain={})
+    again = fleet.run("upgrade", *arguments, upgrade_hosts="a2", **variables)
+    assert again.rc == 0 and again.states["a2"] == "done" and fleet.slurm("a2") == ("IDLE", "", [DRAIN, "resume"])
 
 
 def killed_at(fleet, where, arguments, variables):

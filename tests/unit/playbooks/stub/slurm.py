@@ -36,8 +36,9 @@ def main():
         drains = fields["state"] == "drain"
         slurm.update(state="IDLE+DRAIN" if drains else "IDLE", reason=fields.get("reason", ""))
         slurm.setdefault("log", []).append("%s %s" % (fields["state"], slurm["reason"]) if drains else fields["state"])
-        # What happens on it while its jobs are waited for, such as that they end.
+        # What happens on it while its jobs are waited for, such as that they end; and what is changed in Slurm once it serves again.
         node.update(node.get("after_drain", {}) if drains else {})
+        slurm.update({} if drains else slurm.pop("after_resume", {}))
         new = "%s.%d" % (path, os.getpid())
         with open(new, "w", encoding="utf-8") as stream:
             json.dump(node, stream)

@@ -20,6 +20,7 @@ WHOLE = {"mig_mode_current": value(0), "mig_instances": value([])}
 OLD = {"mig_mode_current": missing(3), "mig_instances": missing(3)}  # NVML_ERROR_NOT_SUPPORTED: it has no MIG
 SEVEN = {"mig_mode_current": value(1), "mig_instances": value([{"gpu_instance": number} for number in range(7)])}
 BARE = {"mig_mode_current": value(1), "mig_instances": value([])}
+UNREAD = {"mig_mode_current": missing(999), "mig_instances": missing(999)}
 
 
 @pytest.mark.parametrize(
@@ -31,11 +32,19 @@ BARE = {"mig_mode_current": value(1), "mig_instances": value([])}
         ([WHOLE, SEVEN], 8),
         ([BARE] * 8, 0),  # its layout is lost: a scheduler that knows of any has too many
         ([SEVEN, BARE], 7),
+        ([{"mig_mode_current": missing(13)}] * 2, 2),  # NVML_ERROR_FUNCTION_NOT_FOUND: its driver has no MIG
+        ([{"mig_mode_current": missing(2)}] * 2, 2),  # NVML_ERROR_INVALID_ARGUMENT: as everywhere, there is no such thing
         ([], -1),
-        ([WHOLE, {"mig_mode_current": missing(999), "mig_instances": missing(999)}], -1),
-        ([WHOLE, {"mig_mode_current": value(1), "mig_instances": missing(15)}], -1),
-        ([WHOLE, {"mig_mode_current": value(1)}], -1),
-        ([WHOLE, {}], -1),
+        # What could not be read agrees with no number, and is not the -1 of nothing to count.
+        ([WHOLE, UNREAD], -2),
+        ([UNREAD, SEVEN], -2),
+        ([WHOLE, {"mig_mode_current": missing(-1), "mig_instances": missing(-1)}], -2),
+        ([WHOLE, {"mig_mode_current": value(1), "mig_instances": missing(15)}], -2),
+        ([WHOLE, {"mig_mode_current": value(1), "mig_instances": missing(3)}], -2),
+        ([WHOLE, {"mig_mode_current": value(1), "mig_instances": value(None)}], -2),
+        ([WHOLE, {"mig_mode_current": value(None), "mig_instances": value([])}], -2),
+        ([WHOLE, {"mig_mode_current": value(1)}], -2),
+        ([WHOLE, {}], -2),
     ],
 )
 def test_what_a_scheduler_gives_away(gpus, expected):

@@ -131,6 +131,22 @@ def test_what_is_refused_before_anything_is_done(cluster, options, words):
     assert words in told(cluster) and cluster.calls == [] and not result["changed"]
 
 
+@pytest.mark.parametrize("count", [-1, -2])
+def test_gpus_that_could_not_be_counted_agree_with_no_number(count):
+    unread = "Slurm has 4 GPUs for it (Gres=gpu:a100:4), and how many GPUs and MIG devices the node has is not known: they could not be counted"
+    cluster = Cluster()
+    cluster.do("drained", timeout_s=60, expected_gpus=count)
+    assert "n1 was not drained, since it could not be resumed afterwards: " + unread in told(cluster) and cluster.calls == []
+    assert "nvidia-smi -L" in told(cluster), "the next step"
+    drained = Cluster("IDLE+DRAIN", OURS)
+    drained.do("resumed", expected_gpus=count)
+    assert "n1 was not resumed and stays drained: " + unread in told(drained) and drained.calls == []
+    for cluster, back in ((Cluster(gres="(null)"), [DRAINS, RESUMES]), (Cluster("IDLE+DRAIN", "bad fan", "kim"), [])):
+        cluster.do("drained", expected_gpus=count)
+        cluster.do("resumed", expected_gpus=count)
+        assert cluster.failure is None and cluster.calls == back, "where nothing is compared nothing has to be known"
+
+
 def test_check_mode_does_nothing_and_says_what_it_would():
     cluster = Cluster(jobs=[KIM])
     result = cluster.do("drained", check_mode=True, timeout_s=60, reservation_minutes=10, method="job")

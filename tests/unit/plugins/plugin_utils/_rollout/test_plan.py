@@ -68,6 +68,7 @@ def test_idle_nodes_go_first_where_the_order_is_free(loads, expected):
         ("k2", "k1", ("k1", "k2"), "k1"),  # what a run that broke off had chosen
         ("k1", "k1", ("k1", "k2"), None),
         ("k2", "k2", ("k2",), None),
+        ("k2", "k2", (), None),  # there are none: that was read
         (None, None, (), None),
     ],
 )
@@ -82,6 +83,20 @@ def test_a_node_goes_back_with_the_kernel_that_ran(now, following, installed, ex
     kept = "  kernel k1, which ran with the version before, is not installed any more on a: the driver goes back, the kernel stays"
     assert (kept in lines) == ("k1" not in installed)
     assert (made.sha256 != plain.sha256) == bool(expected)
+
+
+def test_kernels_that_are_not_known_are_told_as_that_and_not_taken_as_there():
+    """Of a and b nobody knows which kernels can boot, c has the wanted one no more, and d runs it and boots it next."""
+    found = [Probe(name, version="2.0", kernel="k2", next_kernel="k2") for name in "ab"]
+    found += [Probe("c", version="2.0", kernel="k2", next_kernel="k2", kernels=("k2",)), Probe("d", version="2.0", kernel="k1", next_kernel="k1")]
+    made = plan.build("", found, POLICY, targets=dict.fromkeys("abcd", "1.0"), kernels=dict.fromkeys("abcd", "k1"))
+    assert [node.get("to_kernel") for node in made.nodes.values()] == [None] * 4 and made.order == list("abcd")
+    assert made.notes == [
+        "kernel k1, which ran with the version before, is not installed any more on c: the driver goes back, the kernel stays",
+        "whether kernel k1, which ran with the version before, is still installed is not known on a, b: driver_audit did not list the kernels that can boot. "
+        "The driver goes back, the kernel stays. To take the kernel back too, see why (driver_audit on the node, /lib/modules and /boot) and plan again "
+        "before you let it go",
+    ]
 
 
 @pytest.mark.parametrize("value", ["done", "down"])

@@ -59,6 +59,13 @@ def test_who_is_at_work_goes_last_and_the_plan_says_so(act):
     assert made["sha256"] == act("abc", check=True)["sha256"], "what is approved does not hang on it"
 
 
+@pytest.mark.parametrize("told, expected", [({}, None), ({"kernel": {}}, None), ({"kernel": {"installed": None}}, None),
+                                            ({"kernel": {"installed": []}}, ()), ({"kernel": {"installed": ["k1", "k2"]}}, ("k1", "k2"))])
+def test_kernels_that_the_audit_does_not_list_are_not_known(told, expected):
+    found = rollout_plan.probe("a", {"audit": dict(audit()["audit"], **told)}, {"stat": {}}, {})
+    assert found.kernels == expected and not found.error
+
+
 FLEET = "abcdefghij"
 
 
@@ -150,6 +157,14 @@ def test_check_mode_says_that_a_node_is_left_in_flight_in_another_rollout(act):
     result = act(check=True)
     assert result["failed"] and "a is draining in rollout r2, whose run broke off" in result["lines"][-1]
     assert not act(check=True, abandon=["a"]).get("failed")
+
+
+def test_rollouts_of_one_ledger_share_no_budget(act):
+    """Each may have its one node down; the second of the first waits for that, and not for the other rollout."""
+    for rollout_id, names in (("r1", "ab"), ("r2", "cd")):
+        assert not act(names, rollout_id=rollout_id, max_down=1).get("failed")
+    asked = [act(name, plugin=rollout_gate, phase="drain", rollout_id=rollout_id) for name, rollout_id in (("a", "r1"), ("c", "r2"), ("b", "r1"))]
+    assert [answer["answer"] for answer in asked] == ["go", "go", "wait"]
 
 
 def test_the_gate_refuses_them_too(act):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pathlib
 import signal
 import threading
 import time
@@ -13,6 +14,7 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import store, turns
 
+RUNBOOK = pathlib.Path(__file__).resolve().parents[5] / "docs" / "runbooks" / "upgrade.md"
 FORK = multiprocessing.get_context("fork")
 
 
@@ -127,3 +129,15 @@ def test_the_ledger_says_who_keeps_it_waiting_and_decides_nothing(tmp_path):
         assert connection is not None
     store.Store(url).transact("r", lambda connection, repeated: done.append(3))
     assert done == [3], "a reader gives its turn back"
+
+
+def test_what_lies_beside_a_ledger_is_told_and_the_queue_may_go_while_nobody_uses_the_ledger(tmp_path):
+    database = store.Store("sqlite:///%s/ledger.sqlite" % tmp_path)
+    table = database.table["rollout"]
+    database.transact("r", lambda connection, repeated: connection.execute(table.insert().values(rollout_id="r")))
+    assert sorted(os.listdir(tmp_path)) == ["ledger.sqlite", "ledger.sqlite.turn"]
+    assert all("`%s`" % name in RUNBOOK.read_text(encoding="utf-8") for name in os.listdir(tmp_path))
+    os.remove(str(tmp_path / "ledger.sqlite.turn"))
+    with database.reading() as connection:
+        assert [row.rollout_id for row in connection.execute(table.select())] == ["r"]
+    assert sorted(os.listdir(tmp_path)) == ["ledger.sqlite", "ledger.sqlite.turn"], "it is made anew"

@@ -78,6 +78,7 @@ def snapshot(node):
     processes = [{"pid": 4711, "used_bytes": 1}] if node.get("busy") or node["loaded"] in node.get("busy_with", []) else []
     devices = node.get("mig_devices", 0)  # of each GPU; without any the GPUs are not in MIG mode
     instances = [{"gpu_instance": number, "compute_instance": 0} for number in range(devices)]
+    mode, instances = (value(int(devices > 0)), value(instances)) if not node.get("mig_unread") else [{"value": None, "rc": 999}] * 2
     persistence = 1 if "nvidia-persistenced.service" in node["running"] else 0
     return {
         "schema": "gpufleet.snapshot/1",
@@ -85,6 +86,6 @@ def snapshot(node):
         "system": {"driver_version": value(node["loaded"])},
         "gpus": [
             {"index": index, "name": value("Stub GPU"), "compute_processes": value(processes), "persistence_mode": value(persistence),
-             "mig_mode_current": value(int(devices > 0)), "mig_instances": value(instances)} for index in range(2)
+             "mig_mode_current": mode, "mig_instances": instances} for index in range(2)
         ],
     }

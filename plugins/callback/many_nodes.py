@@ -21,8 +21,9 @@ description:
   - It works in plays with the strategy P(ansible.builtin.host_pinned#strategy), which that of the upgrade is. C(--forks) stays the number of nodes in flight.
   - Nodes are looked at often while they are few. All looks together take half of the controller's cores at most, so that with 500 nodes and two cores one is
     looked at about every three minutes, and with 16 cores about every 25 seconds.
-  - Also it starts no worker while as many compute already as there are cores. Ansible starts one for every host at once where it has the forks, and all of
-    them would be in memory, each with a small part of a core.
+  - Also it starts no worker while as many compute already as there are cores, or while there are 50. Ansible starts one for every host at once where it has
+    the forks, and all of them would be in memory, each with a small part of a core. It waits for two seconds at most, so that 50 that take long hold up
+    nobody for good.
   - And it starts none while the machine has little memory left, so that no node is lost to the kernel's choice of what to end. It waits for a minute at
     most, as what runs may itself wait for a node that has to go on.
   - What it needs of Ansible is no promise of Ansible's. An ansible-core that has it not is told on stderr, and every task keeps its worker then.
@@ -51,6 +52,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._parking import
 
 CHILDREN = "/proc/self/task/%d/children"  # proc(5), of the thread that starts the workers
 LOOK_S = 0.01
+MOST = 50  # workers in memory at a time; of 500 that have just begun each takes 70 MB
 LONGEST_S = 2.0  # whatever computes: the playbook goes on
 MEMINFO = "/proc/meminfo"
 GB = 10 ** 9
@@ -59,16 +61,21 @@ MEMORY_LONGEST_S = 60.0
 PINNED = ("host_pinned", "ansible.builtin.host_pinned")
 
 
-def computing(pids):
-    """How many of the processes run, or would with a core for them (state R of proc(5))."""
-    number = 0
+def states(pids):
+    """The states of those processes that have not ended, a letter each (proc(5))."""
+    found = ""
     for pid in pids:
         try:
             with open("/proc/%s/stat" % pid, encoding="utf-8", errors="replace") as stream:
-                number += stream.read().rpartition(") ")[2].startswith("R")
+                found += stream.read().rpartition(") ")[2][:1]
         except OSError:
             continue  # it has ended
-    return number
+    return [letter for letter in found if letter not in "ZX"]
+
+
+def full(letters, cores):
+    """Whether another worker would find no core, or there are many already that wait, for the ledger for instance, or for a node that is looked at."""
+    return letters.count("R") >= cores or len(letters) >= MOST
 
 
 def workers():
@@ -80,10 +87,10 @@ def workers():
         return []  # a kernel that does not tell: nobody waits
 
 
-def wait_for_a_core(cores, busy=lambda: computing(workers()), clock=time.monotonic, sleep=time.sleep):
-    """Wait until fewer workers compute than there are CORES, and no longer than LONGEST_S; answers how long."""
+def wait_for_room(cores, look=lambda: states(workers()), clock=time.monotonic, sleep=time.sleep):
+    """Wait until another worker may start, and no longer than LONGEST_S; answers how long."""
     began = clock()
-    while busy() >= cores and clock() - began < LONGEST_S:
+    while full(look(), cores) and clock() - began < LONGEST_S:
         sleep(LOOK_S)
     return clock() - began
 
@@ -127,7 +134,7 @@ class CallbackModule(CallbackBase):
         if lacks:
             self._display.display("many_nodes: this ansible-core has no %s: every task keeps its worker while it waits." % " nor ".join(lacks), stderr=True)
         else:
-            keeper.make(C.DEFAULT_LOCAL_TMP, self.cores, lambda: computing(workers()) < self.cores)
+            keeper.make(C.DEFAULT_LOCAL_TMP, self.cores, lambda: not full(states(workers()), self.cores))
 
     def v2_playbook_on_play_start(self, play):
         if lot.CURRENT:
@@ -136,7 +143,7 @@ class CallbackModule(CallbackBase):
 
     def v2_runner_on_start(self, host, task):
         """Called in the playbook's process right before it starts the worker."""
-        wait_for_a_core(self.cores)
+        wait_for_room(self.cores)
         if workers():  # otherwise it is not for ours that there is none, and nothing of ours will end
             wait_for_memory(self.get_option("memory_left") * GB, say=self.say)
 

@@ -44,9 +44,9 @@ def test_a_task_is_begun_anew_only_while_a_core_is_left(callback, monkeypatch):
     monkeypatch.setattr(many_nodes.keeper, "make", lambda place, cores, room: made.append(room))
     monkeypatch.setattr(many_nodes, "workers", lambda: ["1"])
     callback.v2_playbook_on_start(None)
-    for busy, room in ((0, True), (1, True), (2, False), (3, False)):
-        monkeypatch.setattr(many_nodes, "computing", lambda pids, busy=busy: busy)
-        assert made[0]() is room
+    for letters, room in (("", True), ("R", True), ("RR", False), ("RSRD", False), ("S" * 49, True), ("S" * 50, False)):
+        monkeypatch.setattr(many_nodes, "states", lambda pids, letters=letters: list(letters))
+        assert made[0]() is room, letters
 
 
 def test_an_ansible_that_has_changed_is_told_and_nobody_is_given_up(callback, monkeypatch):
@@ -59,44 +59,46 @@ def test_an_ansible_that_has_changed_is_told_and_nobody_is_given_up(callback, mo
 
 
 @pytest.mark.parametrize(
-    "busy, looks",
+    "seen, looks",
     [
-        ([0], 1),
-        ([1, 0], 1),
-        ([2, 1], 2),
-        ([5, 3, 2, 2, 1], 5),
+        (["SSS"], 1),
+        (["RS", ""], 1),
+        (["RR", "RS"], 2),
+        (["RRRRR", "RRSR", "RR", "SRR", "R"], 5),
+        (["S" * 51, "S" * 50, "S" * 49], 3),
     ],
 )
-def test_no_worker_starts_while_as_many_compute_as_there_are_cores(busy, looks):
+def test_no_worker_starts_while_as_many_compute_as_there_are_cores_or_there_are_many(seen, looks):
     asked, slept = itertools.count(), []
-    many_nodes.wait_for_a_core(2, lambda: busy[next(asked)], lambda: 0.01 * len(slept), slept.append)
+    many_nodes.wait_for_room(2, lambda: list(seen[next(asked)]), lambda: 0.01 * len(slept), slept.append)
     assert next(asked) == looks and len(slept) == looks - 1
 
 
 def test_nobody_waits_for_ever():
     slept = []
-    took = many_nodes.wait_for_a_core(2, lambda: 9, lambda: 0.01 * len(slept), slept.append)
+    took = many_nodes.wait_for_room(2, lambda: ["R"] * 9, lambda: 0.01 * len(slept), slept.append)
     assert many_nodes.LONGEST_S <= took < many_nodes.LONGEST_S + 0.1
 
 
-def test_those_that_compute_are_counted_and_those_that_wait_are_not():
+def test_those_that_compute_are_told_from_those_that_wait_and_those_that_ended_are_left_out():
     context = multiprocessing.get_context("fork")
     over = context.Event()
-    waiting, running = context.Process(target=over.wait), context.Process(target=compute, args=(over,))
+    waiting, running, ended = context.Process(target=over.wait), context.Process(target=compute, args=(over,)), context.Process(target=int)
     before = set(many_nodes.workers())
-    for process in (waiting, running):
+    for process in (waiting, running, ended):
         process.start()
     try:
         found = set(many_nodes.workers()) - before
         assert {str(waiting.pid), str(running.pid)} <= found
         deadline = time.monotonic() + 60
-        while many_nodes.computing([running.pid]) != 1 or many_nodes.computing([waiting.pid]):
+        while [many_nodes.states([process.pid]) for process in (waiting, running, ended)] != [["S"], ["R"], []]:
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        assert many_nodes.computing([running.pid, waiting.pid, 2 ** 22 + 1]) <= 1
+        assert str(ended.pid) in many_nodes.workers(), "nobody has taken leave of it: a zombie, which takes no memory"
+        assert many_nodes.states([2 ** 22 + 1]) == []
     finally:
         over.set()
-        for process in (waiting, running):
+        for process in (waiting, running, ended):
             process.join()
 
 
@@ -108,7 +110,7 @@ def compute(over):
 def test_a_callback_waits_before_each_worker(monkeypatch):
     waited = []
     monkeypatch.setattr(many_nodes.CallbackBase, "__init__", lambda self: None)
-    monkeypatch.setattr(many_nodes, "wait_for_a_core", waited.append)
+    monkeypatch.setattr(many_nodes, "wait_for_room", waited.append)
     monkeypatch.setattr(many_nodes, "wait_for_memory", lambda left, say: waited.append(left))
     monkeypatch.setattr(many_nodes.CallbackModule, "get_option", lambda self, name: {"memory_left": 1.5}[name])
     callback = many_nodes.CallbackModule()

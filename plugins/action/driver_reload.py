@@ -57,7 +57,7 @@ class ActionModule(ActionBase):
         if self.waiting.gives_up:
 
             def leave(distribution, original_connection_timeout=None, action_kwargs=None):
-                gone = {"answer": answer, "distribution": distribution, "before": action_kwargs["previous_boot_time"], "since": time.time()}
+                gone = {"answer": answer, "distribution": distribution, "before": action_kwargs["previous_boot_time"], "since": time.monotonic()}
                 return self.waiting.pause(next_look_s(0), reboot=gone)
 
             action.validate_reboot = leave
@@ -65,7 +65,7 @@ class ActionModule(ActionBase):
 
     def back(self, gone, timeout):
         """One look whether the node is back from a reboot; it is looked at later if not, as long as its time lasts."""
-        action, taken_s = self.rebooter(timeout), time.time() - gone["since"]
+        action, taken_s = self.rebooter(timeout), time.monotonic() - gone["since"]
         try:
             action.check_boot_time(gone["distribution"], gone["before"])
         except (AnsibleError, ValueError, OSError) as exc:
@@ -77,7 +77,7 @@ class ActionModule(ActionBase):
             return {"failed": True, "rebooted": True, "elapsed": int(taken_s), "msg": "Timed out waiting for last boot time check (timeout=%d): %s" % (
                 timeout, to_text(exc).strip().rpartition("\n")[2])}
         booted = action.validate_reboot(gone["distribution"], None, action_kwargs={"previous_boot_time": gone["before"]})
-        return dict({"rebooted": False}, **dict(booted, elapsed=int(time.time() - gone["since"])))
+        return dict({"rebooted": False}, **dict(booted, elapsed=int(time.monotonic() - gone["since"])))
 
     def forget_connection(self):
         """Ansible's connections that outlive a task are those of before the reboot."""

@@ -17,7 +17,7 @@ description:
     gives its worker back, and begins anew when it is worth a look. A node that waits costs the controller some kilobytes then.
   - So wait, without a worker, nodes that have no leave yet, that are drained in Slurm or Kubernetes, that bring or install packages, compile or import a
     kernel module, and that reboot. The modules run on the node by themselves meanwhile, with Ansible's C(async), and no SSH connection has to last as long as
-    they do. Health checks, evidence and the node that compiles for all others keep their worker.
+    they do; a network that is away for two minutes loses no node. Health checks, evidence and the node that compiles for all others keep their worker.
   - It works in plays with the strategy P(ansible.builtin.host_pinned#strategy), which that of the upgrade is. C(--forks) stays the number of nodes in flight.
   - Nodes are looked at often while they are few. All looks together take half of the controller's cores at most, so that with 500 nodes and two cores one is
     looked at about every three minutes, and with 16 cores about every 25 seconds.

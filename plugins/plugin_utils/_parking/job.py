@@ -8,9 +8,11 @@ Private to the collection: it may change at any time.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._parking.waiting import Waiting
@@ -20,6 +22,9 @@ LIMIT_S = 86400  # Ansible's own supervisor on the node ends what takes longer; 
 FIRST_LOOK_S = 2.0
 LONGEST_S = 30.0
 SHARE = 0.25  # of the time that it has taken so far; so a short one is not waited for long, and a long one is not asked about all the time
+# A connection that lasts survives a network that is away for a while, and so does asking anew.
+SILENT_S = 120.0
+SILENT_LOOK_S = 10.0
 OF_THE_JOB = ("ansible_job_id", "results_file", "started", "finished", "erased")
 
 
@@ -28,7 +33,7 @@ def next_look_s(taken_s):
     return min(LONGEST_S, max(FIRST_LOOK_S, taken_s * SHARE))
 
 
-def run(action, waiting, module, args, task_vars, key="job", clock=time.time):
+def run(action, waiting, module, args, task_vars, key="job", clock=time.monotonic):
     """The result of a module, as ActionBase._execute_module answers it.
 
     Where the task may be given up, the module is started on the node and asked about, with its number in the note under KEY.
@@ -42,17 +47,26 @@ def run(action, waiting, module, args, task_vars, key="job", clock=time.time):
         if answer.get("failed") or answer.get("unreachable") or not answer.get("ansible_job_id"):
             return answer
         waiting.pause(FIRST_LOOK_S, **{key: {"id": answer["ansible_job_id"], "place": os.path.dirname(answer["results_file"]), "began": began}})
-    answer = _ask(action, job, "status", task_vars)
+    try:
+        answer = _ask(action, job, "status", task_vars)
+    except AnsibleConnectionFailure:
+        silent = clock() if job.get("silent") is None else job["silent"]
+        if clock() - silent >= SILENT_S:
+            raise
+        with contextlib.suppress(AnsibleError, AttributeError):  # not every connection outlives its task
+            action._connection.reset()
+        return waiting.pause(SILENT_LOOK_S, **{key: dict(job, silent=silent)})
     if answer.get("unreachable"):
         return answer
     if answer.get("finished"):
-        _ask(action, job, "cleanup", task_vars)
+        with contextlib.suppress(AnsibleError):  # the result is here
+            _ask(action, job, "cleanup", task_vars)
         return {name: value for name, value in answer.items() if name not in OF_THE_JOB}
     taken_s = clock() - job["began"]
     if answer.get("failed") or taken_s > LIMIT_S:
         words = "%s was started on the node as job %s %d s ago, and what became of it is not known: %s. Whether it still runs there, ps on the node tells."
         return dict(answer, failed=True, msg=words % (module, job["id"], taken_s, answer.get("msg") or "it did not end"))
-    return waiting.pause(next_look_s(taken_s))
+    return waiting.pause(next_look_s(taken_s), **{key: dict(job, silent=None)})
 
 
 def _start(action, module, args, task_vars):

@@ -8,8 +8,11 @@ Private to the collection: it may change at any time.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
+
+from ansible.errors import AnsibleError
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._parking import lot
 
@@ -37,8 +40,9 @@ class Waiting:
         if not self.gives_up:
             (self._sleep or time.sleep)(seconds)
             return
-        # What a worker does at its end: files of the controller that were decrypted, and the place for files on the node.
-        self._action.cleanup()
+        # What a worker does at its end: files of the controller that were decrypted, and the place for files on the node, which may be about to reboot.
+        with contextlib.suppress(AnsibleError):
+            self._action.cleanup()
         self._action._connection.close()
         self._action._loader.cleanup_all_tmp_files()
         lot.CURRENT.leave(*self._key, max(seconds, LEAST_S), self.note)

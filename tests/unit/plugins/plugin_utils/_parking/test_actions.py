@@ -156,7 +156,7 @@ def _rebooting(gone, monkeypatch):
     node = Node(driver_reload, {"policy": "reboot", "reboot": True, "reboot_timeout": 900}, gone)
     node.rebooter = Rebooter()
     node.now = [1000.0]
-    monkeypatch.setattr(driver_reload.time, "time", lambda: node.now[0])
+    monkeypatch.setattr(driver_reload.time, "monotonic", lambda: node.now[0])
     return node
 
 

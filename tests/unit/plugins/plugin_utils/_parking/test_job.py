@@ -9,6 +9,8 @@ import pytest
 
 pytest.importorskip("ansible", reason="only the controller has workers")
 
+from ansible.errors import AnsibleConnectionFailure
+
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._parking import job
 
 MODULE = "gpufleet.lifecycle.driver_packages"
@@ -29,7 +31,10 @@ def _node(action):
     def execute(module_name, module_args, task_vars, wrap_async=False):
         Node.calls.append((module_name, module_args))
         Node.limits.append((wrap_async, action._task.async_val))
-        return dict(Node.answers.pop(0))
+        answer = Node.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return dict(answer)
 
     action._execute_module = execute
     return Node
@@ -94,3 +99,30 @@ def test_a_node_that_is_gone_is_told_as_that(place, begin, action, node, gone):
         job.run(action, begin(), MODULE, {}, {})
     node.answers = [{"unreachable": True, "msg": "no route"}]
     assert job.run(action, begin(), MODULE, {}, {}) == {"unreachable": True, "msg": "no route"}
+
+
+def test_a_network_that_is_away_for_a_while_loses_no_node(place, begin, action, node, gone):
+    now = [100.0]
+
+    def look(*answers):
+        node.answers = list(answers)
+        return job.run(action, begin(), MODULE, {}, {}, clock=lambda: now[0])
+
+    away = AnsibleConnectionFailure("no route to host")
+    for at, answer in ((100.0, STARTED), (110.0, away), (229.0, away), (230.0, STARTED), (500.0, away), (619.0, away)):
+        now[0] = at
+        with pytest.raises(gone):
+            look(answer)
+    assert [seconds for host, task, seconds in place.arrivals()] == [2.0, 10.0, 10.0, 30.0, 10.0, 10.0]
+    assert action._connection.reset.call_count == 4
+    now[0] = 620.0
+    with pytest.raises(AnsibleConnectionFailure):
+        look(away)
+
+
+def test_what_cannot_be_cleared_away_costs_no_result(place, begin, action, node, gone):
+    node.answers = [STARTED]
+    with pytest.raises(gone):
+        job.run(action, begin(), MODULE, {}, {})
+    node.answers = [dict(STARTED, finished=1, resolved=3), AnsibleConnectionFailure("gone")]
+    assert job.run(action, begin(), MODULE, {}, {}) == {"changed": True, "resolved": 3}

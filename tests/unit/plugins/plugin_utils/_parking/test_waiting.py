@@ -9,6 +9,8 @@ import pytest
 
 pytest.importorskip("ansible", reason="only the controller has workers")
 
+from ansible.errors import AnsibleConnectionFailure
+
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._parking import lot
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._parking.waiting import LEAST_S
 
@@ -27,6 +29,13 @@ def test_a_worker_ends_and_the_next_one_knows_what_it_knew(place, begin, action,
         second.pause(8, job="j1")
     assert begin("n2").note == {}
     assert begin().note == {"deadline": 12.5, "job": "j1"}
+
+
+def test_a_node_that_goes_down_keeps_no_worker(place, begin, action, gone):
+    action.cleanup.side_effect = AnsibleConnectionFailure("it reboots")
+    with pytest.raises(gone):
+        begin().pause(7)
+    assert place.arrivals() == [("n1", "task-1", 7)]
 
 
 def test_less_than_it_costs_is_not_waited_for(place, begin, gone):

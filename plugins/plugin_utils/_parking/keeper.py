@@ -20,6 +20,7 @@ METHODS = ("_queue_task", "_process_pending_results")
 ATTRIBUTES = ("_queued_task_cache", "_pending_results")
 # A look costs a fork and what Ansible does for a task: about this much of a core.
 LOOK_CPU_S = 0.4
+AGAIN_S = 10.0
 SHARE = 0.5  # of the cores at most, for all looks
 
 
@@ -45,16 +46,24 @@ class Keeper:
     def round(self, strategy):
         """Take note of what was given up, and begin anew what is due."""
         for host, task, seconds in self.place.arrivals():
-            self.number += 1
-            heapq.heappush(self.parked, (self.clock() + max(seconds, spacing_s(len(self.parked) + 1, self.cores)), self.number, (host, task)))
+            self.park((host, task), seconds)
         while self.parked and self.parked[0][0] <= self.clock() and self.room():
             key = heapq.heappop(self.parked)[2]
             entry = strategy._queued_task_cache.get(key)
             if entry is None:
                 continue  # of a play that was broken off
+            counted = strategy._pending_results
             strategy._queue_task(entry["host"], entry["task"], entry["task_vars"], entry["play_context"])
+            if strategy._pending_results == counted:
+                # Ansible says nothing when no process could be started.
+                self.park(key, AGAIN_S)
             # It was counted when it began first, and has one result in the end.
-            strategy._pending_results -= 1
+            strategy._pending_results = counted
+
+    def park(self, key, seconds):
+        """Have a task begun anew in so many seconds, or later if there are many."""
+        self.number += 1
+        heapq.heappush(self.parked, (self.clock() + max(seconds, spacing_s(len(self.parked) + 1, self.cores)), self.number, key))
 
     def serve(self, strategy=StrategyBase):
         """Have every strategy call this where it takes results."""

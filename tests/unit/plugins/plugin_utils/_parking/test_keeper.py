@@ -19,8 +19,11 @@ class Strategy:
         self._queued_task_cache = {("n%d" % number, "t"): {"host": "n%d" % number, "task": "t", "task_vars": {}, "play_context": None} for number in range(9)}
         self._pending_results = 9
         self.begun = []
+        self.starts = True
 
     def _queue_task(self, host, task, task_vars, play_context):
+        if not self.starts:
+            return
         self.begun.append(host)
         self._pending_results += 1
 
@@ -54,6 +57,21 @@ def test_a_task_is_begun_anew_when_it_is_due_and_not_before():
     kept.round(strategy)
     kept.round(strategy)
     assert strategy.begun == ["n2", "n1"] and not kept.parked
+
+
+def test_a_worker_that_could_not_be_started_is_started_later():
+    now, strategy = [0.0], Strategy()
+    kept = keeper.Keeper(Place(("n1", "t", 2)), 2, clock=lambda: now[0])
+    kept.round(strategy)
+    now[0], strategy.starts = 5.0, False
+    kept.round(strategy)
+    assert strategy.begun == [] and strategy._pending_results == 9
+    now[0], strategy.starts = 14.0, True
+    kept.round(strategy)
+    assert strategy.begun == []
+    now[0] = 15.0
+    kept.round(strategy)
+    assert strategy.begun == ["n1"] and strategy._pending_results == 9 and not kept.parked
 
 
 def test_with_many_nobody_is_looked_at_sooner_than_the_cores_bear():

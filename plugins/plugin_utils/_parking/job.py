@@ -49,6 +49,10 @@ def run(action, waiting, module, args, task_vars, key="job", clock=time.monotoni
         waiting.pause(FIRST_LOOK_S, **{key: {"id": answer["ansible_job_id"], "place": os.path.dirname(answer["results_file"]), "began": began}})
     try:
         answer = _ask(action, job, "status", task_vars)
+        if _unknown(answer) and not _runs(action, job):
+            answer = _ask(action, job, "status", task_vars)  # it may have ended meanwhile
+            if _unknown(answer):
+                answer = dict(answer, failed=True, msg="none of its processes is on the node any more; it was killed, or the node booted")
     except AnsibleConnectionFailure:
         silent = clock() if job.get("silent") is None else job["silent"]
         if clock() - silent >= SILENT_S:
@@ -67,6 +71,19 @@ def run(action, waiting, module, args, task_vars, key="job", clock=time.monotoni
         words = "%s was started on the node as job %s %d s ago, and what became of it is not known: %s. Whether it still runs there, ps on the node tells."
         return dict(answer, failed=True, msg=words % (module, job["id"], taken_s, answer.get("msg") or "it did not end"))
     return waiting.pause(next_look_s(taken_s), **{key: dict(job, silent=None)})
+
+
+def _unknown(answer):
+    return not (answer.get("finished") or answer.get("failed") or answer.get("unreachable"))
+
+
+def _runs(action, job):
+    """Whether processes of the job are on the node: Ansible's supervisor has its number among its arguments."""
+    name = job["id"].partition(".")[0]
+    # The brackets keep the command from finding itself.
+    found = action._low_level_execute_command("grep -las -- '[%s]%s' /proc/[0-9]*/cmdline" % (name[0], name[1:]))
+    # A process that ends while it is looked at is an error of grep, and says nothing.
+    return found["rc"] != 1 or bool(found.get("stdout", "").strip())
 
 
 def _start(action, module, args, task_vars):

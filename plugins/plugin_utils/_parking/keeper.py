@@ -21,6 +21,7 @@ ATTRIBUTES = ("_queued_task_cache", "_pending_results")
 # A look costs a fork and what Ansible does for a task: about this much of a core.
 LOOK_CPU_S = 0.4
 AGAIN_S = 10.0
+LATE_S = 10.0
 SHARE = 0.5  # of the cores at most, for all looks
 
 
@@ -47,7 +48,12 @@ class Keeper:
         """Take note of what was given up, and begin anew what is due."""
         for host, task, seconds in self.place.arrivals():
             self.park((host, task), seconds)
-        while self.parked and self.parked[0][0] <= self.clock() and self.room():
+        late = False
+        while not late and self.parked and self.parked[0][0] <= self.clock():
+            # Workers that take long hold up nobody for good: who is late is begun all the same, one a round.
+            late = self.clock() - self.parked[0][0] >= LATE_S
+            if not late and not self.room():
+                break
             key = heapq.heappop(self.parked)[2]
             entry = strategy._queued_task_cache.get(key)
             if entry is None:

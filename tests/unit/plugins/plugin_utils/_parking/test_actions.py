@@ -60,6 +60,7 @@ class Node:
         action._execute_module = execute
         action._shared_loader_obj = loader
         action.cleanup = lambda: None
+        action._low_level_execute_command = lambda command: {"rc": 0}
         loader.action_loader.get.side_effect = get
         try:
             return action.run(task_vars={"inventory_hostname": "a1"})

@@ -37,6 +37,7 @@ def _node(action):
         return dict(answer)
 
     action._execute_module = execute
+    action._low_level_execute_command.return_value = {"rc": 0}
     return Node
 
 
@@ -126,3 +127,15 @@ def test_what_cannot_be_cleared_away_costs_no_result(place, begin, action, node,
         job.run(action, begin(), MODULE, {}, {})
     node.answers = [dict(STARTED, finished=1, resolved=3), AnsibleConnectionFailure("gone")]
     assert job.run(action, begin(), MODULE, {}, {}) == {"changed": True, "resolved": 3}
+
+
+@pytest.mark.parametrize("last, ended", [(STARTED, False), (dict(STARTED, finished=1, resolved=3), True)])
+def test_a_job_whose_processes_are_gone_has_failed_unless_it_has_just_ended(place, begin, action, node, gone, last, ended):
+    node.answers = [STARTED]
+    with pytest.raises(gone):
+        job.run(action, begin(), MODULE, {}, {})
+    action._low_level_execute_command.return_value = {"rc": 1}
+    node.answers = [STARTED, last] + [{}] * ended
+    found = job.run(action, begin(), MODULE, {}, {})
+    assert action._low_level_execute_command.call_args.args == ("grep -las -- '[j]7' /proc/[0-9]*/cmdline",)
+    assert found == {"changed": True, "resolved": 3} if ended else found["failed"] and "it was killed, or the node booted" in found["msg"]

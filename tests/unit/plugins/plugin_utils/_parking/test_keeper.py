@@ -86,11 +86,20 @@ def test_nobody_is_begun_anew_while_there_is_no_room():
     now = [0.0]
     kept = keeper.Keeper(Place(("n1", "t", 1), ("n2", "t", 1)), 2, room=lambda: room.pop(0), clock=lambda: now[0])
     kept.round(strategy)
-    now[0] = 60.0
+    now[0] = 6.0
     for begun in ([], ["n1"], ["n1", "n2"]):
         kept.round(strategy)
         assert strategy.begun == begun
     assert room == []
+
+
+def test_workers_that_take_long_hold_up_nobody_for_good():
+    now, strategy = [0.0], Strategy()
+    kept = keeper.Keeper(Place(("n1", "t", 2), ("n2", "t", 2)), 2, room=lambda: False, clock=lambda: now[0])
+    for at, begun in ((0.0, []), (11.0, []), (12.0, ["n1"]), (12.1, ["n1", "n2"])):
+        now[0] = at
+        kept.round(strategy)
+        assert strategy.begun == begun
 
 
 def test_what_a_broken_off_play_left_is_left_alone():

@@ -29,19 +29,25 @@ _BUDGET = re.compile(r"disruption budget (\S+)")
 _TERMINATED_NAMESPACE = "NamespaceTerminating"
 
 
+def utc_now():
+    """The date and time as a mark has it."""
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 class Course:
     """What one task does with one node; RESULT is filled as it goes, and stands when it ends in an error.
 
     REST(seconds, **known) waits where it takes long. It may end the process; then another course, given what was KNOWN, goes on with the drain.
     """
 
-    def __init__(self, api, name, token="", check=False, clock=time.monotonic, sleep=time.sleep, rest=None, known=None):
+    def __init__(self, api, name, token="", check=False, clock=time.monotonic, sleep=time.sleep, rest=None, known=None, date=utc_now):
         self.api = api
         self.name = name
         self.token = token
         self.check = check
         self.clock = clock
         self.sleep = sleep
+        self.date = date
         self.rest = rest
         self.before = None
         self.after = None
@@ -185,8 +191,8 @@ class Course:
 
     def close(self, options, wanted, listed):
         """Our mark and the cordon, in one write."""
-        now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         off = {} if options["operators"] != "pause" else operators.keep_off(self.after, listed)
+        now = self.date()  # once: a conflict with another writer does not make the mark younger
         self.write(lambda node: mark.place(node, self.token, options["reason"], now, off).merged(wanted))
 
     def cordon(self, options, wanted, policy):

@@ -17,6 +17,8 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import client
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import ApiError, KubeError
 
+pytestmark = pytest.mark.cores
+
 pytest.importorskip("kubernetes", reason="ansible-test's environment has none; the plain pytest run has it")
 
 SECRET = "s3cr3t-token-of-the-test"

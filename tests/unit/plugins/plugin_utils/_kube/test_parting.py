@@ -22,6 +22,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words imp
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._kube.fake import FakeApi, budget, refusal
 from tests.lab.kube.objects import node, pod
 
+pytestmark = pytest.mark.cores
+
 OPTIONS = {"operators": "pause", "reason": "why", "timeout_s": 60, "grace_period_s": None}
 DEPLOY = {"nvidia.com/gpu.deploy.driver": "pre-installed", "nvidia.com/gpu.deploy.dcgm": "true", "example.org/other": "1"}
 OPERAND = pod("dcgm", owner="DaemonSet", selector={"nvidia.com/gpu.deploy.dcgm": "true"})
@@ -41,6 +43,9 @@ class Story:
         self.api, self.parts, self.late_s = api, parts, late_s
         self.rests, self.notes = [], []
 
+    def date(self):
+        return "2026-11-21T22:%02d:%02dZ" % divmod(int(self.api.clock.now - 1000), 60)
+
     def rest(self, seconds, **known):
         self.rests.append(seconds)
         self.notes.append(json.loads(json.dumps(known)))
@@ -53,7 +58,8 @@ class Story:
             if self.parts:
                 self.api.requests = 0  # they are of a process
             known = self.notes[-1] if self.parts and self.notes else None
-            one = Course(self.api, "gpu-1", "r7", False, self.api.clock, self.api.sleep, rest=self.rest if self.parts else None, known=known)
+            one = Course(self.api, "gpu-1", "r7", False, self.api.clock, self.api.sleep, rest=self.rest if self.parts else None, known=known,
+                         date=self.date)
             try:
                 one.drain(dict(OPTIONS, **options), wanted or change.Change(), policy or Policy())
             except Ended:

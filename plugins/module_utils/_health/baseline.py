@@ -14,6 +14,7 @@ from .model import FAIL, NODE, NOT_APPLICABLE, PASS, UNKNOWN
 
 SCHEMA = "gpufleet.baseline/1"
 SECTIONS = ("snapshot", "audit", "system", "kernel_log")
+SCHEMAS = {"snapshot": "gpufleet.snapshot/1", "audit": "gpufleet.audit/1", "system": "gpufleet.system/1", "kernel_log": "gpufleet.kernel-log/1"}
 
 
 class BaselineError(Exception):
@@ -34,8 +35,12 @@ def baseline_of(reading, node, now, smoke=None):
     return document
 
 
-def check_baseline(baseline, node):
-    """Refuse what is no baseline, or that of another node."""
+# The clocks of two controllers may differ by as much.
+CLOCKS_S = 600
+
+
+def check_baseline(baseline, node, now=""):
+    """Refuse what is no baseline, that of another node, and one from after NOW, like 2026-01-31T12:00:00Z."""
     again = "take a new one with gpu_health (phase: baseline)"
     if not isinstance(baseline, dict):
         raise BaselineError("the baseline is a %s, not a dictionary; %s" % (type(baseline).__name__, again))
@@ -45,6 +50,12 @@ def check_baseline(baseline, node):
         raise BaselineError("the baseline names no node; %s" % (again,), ("node",))
     if baseline["node"] != node:
         raise BaselineError("the baseline is that of node %s, not of %s; pass the baseline of %s" % (baseline["node"], node, node), ("node",))
+    if now:
+        _check_time(baseline.get("time"), node, now, again)
+    _check_sections(baseline, node, again)
+
+
+def _check_sections(baseline, node, again):
     snapshot = baseline.get("snapshot")
     if not isinstance(snapshot, dict) or not isinstance(snapshot.get("gpus"), list):
         raise BaselineError("the baseline of %s holds no reading of its GPUs (snapshot.gpus); %s" % (node, again), ("snapshot", "gpus"))
@@ -55,6 +66,21 @@ def check_baseline(baseline, node):
     for key in SECTIONS + ("smoke",):
         if not isinstance(baseline.get(key), (dict, type(None))):
             raise BaselineError("%s in the baseline of %s is of type %s, expected a dictionary; %s" % (key, node, type(baseline[key]).__name__, again), (key,))
+    for key, schema in SCHEMAS.items():
+        found = model.item(baseline, key)
+        if found is not None and found.get("schema") != schema:
+            raise BaselineError("%s in the baseline of %s has schema %r, expected %r: it is of another version of the collection; %s" % (
+                key, node, found.get("schema"), schema, again), (key, "schema"))
+
+
+def _check_time(taken, node, now, again):
+    try:
+        moment = policy.moment(taken, "the time of the baseline")
+    except (policy.PolicyError, TypeError):
+        raise BaselineError("the baseline of %s was taken at %r, which is no time; %s" % (node, taken, again), ("time",)) from None
+    if (moment - policy.moment(now, "the present time")).total_seconds() > CLOCKS_S:
+        raise BaselineError("the baseline of %s was taken at %s, and it is %s now: the clock of one of the controllers is wrong. Set it, or %s" % (
+            node, taken, now, again), ("time",))
 
 
 def usable(ctx):

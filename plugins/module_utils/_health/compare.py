@@ -64,6 +64,12 @@ def part(value, key, kind=NUMBER):
     return inner if is_a(inner, kind) else None
 
 
+def counted(value, key):
+    """VALUE[KEY] if it is a number that something can be counted to, else None."""
+    inner = part(value, key)
+    return inner if inner is not None and inner >= 0 else None
+
+
 def old_gpu(ctx, gpu):
     """The same GPU, by UUID, in the baseline; None without a baseline, or if it is not in it."""
     if ctx.baseline is None:

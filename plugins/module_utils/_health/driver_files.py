@@ -66,7 +66,7 @@ def flavour(ctx):
     old = nodefacts.before(ctx, "audit", "flavour")
     if now not in kinds:
         return checks.unknown(now, old.value, "Whether the kernel module is the open or the proprietary one is not known. Look at /proc/driver/nvidia/version.")
-    needs_open = [model.named(gpu) for gpu in model.gpus(ctx.snapshot) if open_only(gpu)]
+    needs_open = sorted(model.named(gpu) for gpu in model.gpus(ctx.snapshot) if open_only(gpu))
     if now != "open" and needs_open:
         return checks.fail(now, "open", "%s works with the open kernel modules alone, and the proprietary ones are installed. Install the open ones." % (
             needs_open[0],), "hold", "hardware")
@@ -75,8 +75,9 @@ def flavour(ctx):
         return checks.fail(disk, "open", "%s works with the open kernel modules alone, and those on disk for the kernel that boots next are proprietary. "
                            "Install the open ones before a reboot." % (needs_open[0],), "hold", "hardware")
     # A library without the call is older than the GPUs that this is about.
-    nameless = [model.named(gpu) for gpu in model.gpus(ctx.snapshot)
-                if model.opened(gpu) and not model.number(gpu, "architecture").known and model.reading(gpu, "architecture").rc != codes.FUNCTION_NOT_FOUND]
+    nameless = sorted(
+        model.named(gpu) for gpu in model.gpus(ctx.snapshot)
+        if model.opened(gpu) and not model.number(gpu, "architecture").known and model.reading(gpu, "architecture").rc != codes.FUNCTION_NOT_FOUND)
     if now != "open" and nameless:
         return checks.unknown(now, None, "The architecture of %s is not known, and some work with the open kernel modules alone. Read the node again." % (
             nameless[0],))

@@ -43,7 +43,13 @@ def check(ident, entity, status, observed=None, expected=None, source="policy", 
     if action is None:
         action = "hold" if status in (FAIL, UNKNOWN) else "none"
     return {"id": ident, "entity": entity, "status": status, "observed": observed, "expected": expected, "source": source,
-            "action": action, "message": message, "notice": bool(notice) and status == PASS, "since": None}
+            "action": action, "message": sentence(message), "notice": bool(notice) and status == PASS, "since": None}
+
+
+def sentence(message):
+    """MESSAGE with a stop at its end: what is read of a node, or said by another program, often has none."""
+    words = (message or "").rstrip()
+    return words + "." if words and words[-1] not in ".!?" else words
 
 
 def item(container, *keys):
@@ -68,9 +74,9 @@ def reading(container, key):
 
 
 def number(container, key):
-    """Like reading, for a value that must be a number."""
+    """Like reading, for a value that must be a number, and none below zero: nothing that is counted is."""
     found = reading(container, key)
-    if found.known and (isinstance(found.value, bool) or not isinstance(found.value, (int, float))):
+    if found.known and (isinstance(found.value, bool) or not isinstance(found.value, (int, float)) or not found.value >= 0):
         return Reading(False, None, None, "%r instead of a number" % (found.value,))
     return found
 

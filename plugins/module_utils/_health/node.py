@@ -80,6 +80,17 @@ def oops(ctx):
     if others:
         return checks.notice(lines(others), [], "The kernel broke %d times, not in the NVIDIA driver: %s. Look at journalctl -k." % (
             len(others), lines(others)[0]))
+    dumps, reports = (kernel_events.of_kind(log, kind) for kind in ("driver_dump", "ubsan"))
+    if dumps:
+        return checks.notice(lines(dumps), [], "The NVIDIA driver dumped its stack %d times. What it met is in the lines before: journalctl -k." % (
+            len(dumps),))
+    if reports:
+        return checks.notice(lines(reports), [], "The kernel's sanitizer complained %d times and went on: %s. Newer drivers may be without it." % (
+            len(reports), lines(reports)[0]))
+    invalid = kernel_events.of_kind(log, "peermem_invalid")
+    if invalid:
+        return checks.notice(lines(invalid), [], "nvidia-peermem met memory that was not its own %d times: GPUDirect RDMA of that process fails. If it comes "
+                             "again, reload nvidia-peermem or reboot." % (len(invalid),))
     if log.note:
         return checks.notice([], [], log.note)
     return checks.good([], [])

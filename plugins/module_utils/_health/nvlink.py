@@ -13,7 +13,6 @@ from . import compare, counters, model, policy, signals
 from .model import PASS
 
 LOOK = "Look for NVRM: Xid 74 in the kernel log and at the fabric manager."
-ERRORS = ("recovery", "crc_flit", "crc_data", "replay")
 
 
 def active(ctx, gpu):
@@ -24,23 +23,32 @@ def active(ctx, gpu):
         down = [number for number, up in enumerate(old) if up is True and not (number < len(new) and new[number] is True)]
         if not down:
             return None
-        return compare.fails("reset_gpu", "NVLinks %s of %s are down: %s are active; expected %s as in the baseline. %s" % (
-            ", ".join(str(number) for number in down), model.named(gpu), new.count(True), old.count(True), LOOK))
+        up = new.count(True)
+        return compare.fails("reset_gpu", "%s of %s %s down: %s %s active; expected %s as in the baseline. %s" % (
+            named(down), model.named(gpu), "is" if len(down) == 1 else "are", up, "is" if up == 1 else "are", old.count(True), LOOK))
 
     now = compare.typed(gpu, key, list)
     if not now.known or compare.old_gpu(ctx, gpu) is not None:
         return compare.against(ctx, gpu, ident, key, list, gone, "reset_gpu", count)
     found = now.value.count(True)
     most = max([found] + [links.count(True) for links in compare.peers(ctx, gpu, key, list)])
-    down = ", ".join(str(number) for number, up in enumerate(now.value) if up is not True) or "some"
+    down = [number for number, up in enumerate(now.value) if up is not True]
+    # A list that is shorter than another GPU's does not say which are missing.
+    which = "%s %s down" % (named(down), "is" if len(down) == 1 else "are") if down else "the others are not there"
+    active_now = "%s active %s" % (found, "NVLink" if found == 1 else "NVLinks")
     finding = None
     if found < most:
-        finding = compare.fails("reset_gpu", "%s has %s active NVLinks; expected %s as other GPUs of its model here (%s are down). %s "
-                                "If the node is built so, compare with a baseline." % (model.named(gpu), found, most, down, LOOK))
+        finding = compare.fails("reset_gpu", "%s has %s; expected %s as other GPUs of its model here (%s). %s "
+                                "If the node is built so, compare with a baseline." % (model.named(gpu), active_now, most, which, LOOK))
     elif found < len(now.value):
-        finding = compare.notice("%s has %s active NVLinks; expected %s, if all are connected (%s are down). Compare with other nodes." % (
-            model.named(gpu), found, len(now.value), down))
+        finding = compare.notice("%s has %s; expected %s, if all are connected (%s). Compare with other nodes." % (
+            model.named(gpu), active_now, len(now.value), which))
     return compare.result(ident, gpu, finding, count(now.value), "%s active" % (most,), "hardware")
+
+
+def named(numbers):
+    """C(NVLink 3), C(NVLinks 3, 5)."""
+    return "%s %s" % ("NVLink" if len(numbers) == 1 else "NVLinks", ", ".join(str(number) for number in numbers))
 
 
 def count(links):
@@ -86,7 +94,7 @@ def errors_of(links, name):
     for number, link in numbered(links).items():
         if link.get("active") is False:
             continue
-        counted = compare.part(model.item(link, "errors"), name)
+        counted = compare.counted(model.item(link, "errors"), name)
         if counted is None:
             without.append(number)
         else:
@@ -111,29 +119,51 @@ def unread(ctx, gpu, links, name):
         name, model.named(gpu), ", ".join(str(number) for number in sorted(without)))
 
 
+# Counter, its limit, what the link did. A recovery that failed is counted by NVLink 5 only.
+RECOVERIES = (("recovery", "nvlink_recoveries_max", "had to recover"), ("recovery_failed", "nvlink_failed_recoveries_max", "failed to recover"))
+
+
 def recoveries(ctx, gpu):
-    """A link that had to recover is a link that failed for a moment."""
+    """A link that had to recover is a link that failed for a moment; one that could not is down or about to be."""
     ident, key = "gpu.nvlink_recovery", "nvlinks"
     now = compare.typed(gpu, key, list)
     if not now.known:
         return signals.absent(ctx, ident, gpu, key, now)
-    limit = policy.limit(ctx, "nvlink_recoveries_max", gpu)
-    problem = unread(ctx, gpu, now.value, "recovery")
-    numbers = errors_of(now.value, "recovery")[0]
     old = compare.before(ctx, gpu, key, list)
     same = counters.same_load(ctx) is True and old is not None and old.known
-    earlier = errors_of(old.value, "recovery")[0] if same else {}
-    grown = dict((number, counted - earlier.get(number, 0) if earlier.get(number, 0) <= counted else counted) for number, counted in numbers.items())
-    over = ["link %s: %s" % (number, grown[number]) for number in sorted(grown) if grown[number] > limit]
+    found, limits, told, problems = {}, {}, [], []
+    for name, limit_key, did in RECOVERIES:
+        problems.append(unread(ctx, gpu, now.value, name))
+        numbers = errors_of(now.value, name)[0]
+        if not numbers:
+            continue
+        limit = limits[name] = policy.limit(ctx, limit_key, gpu)
+        earlier = errors_of(old.value, name)[0] if same else {}
+        grown = dict((number, counted - earlier.get(number, 0) if earlier.get(number, 0) <= counted else counted) for number, counted in numbers.items())
+        found[name] = max(grown.values())
+        over = ["link %s: %s" % (number, grown[number]) for number in sorted(grown) if grown[number] > limit]
+        if over:
+            since = "since the baseline" if same else "since the driver was loaded"
+            told.append("%s %s (%s); expected at most %s for each" % (did, since, ", ".join(over), limit))
     finding = None
-    if over:
-        finding = compare.fails("reset_gpu", "NVLinks of %s had to recover %s (%s); expected at most %s for each. %s" % (
-            model.named(gpu), "since the baseline" if same else "since the driver was loaded", ", ".join(over), limit, LOOK))
+    problem = next((text for text in problems if text), None)
+    if told:
+        finding = compare.fails("reset_gpu", "NVLinks of %s %s. %s" % (model.named(gpu), ", and ".join(told), LOOK))
     elif problem:
         finding = compare.unknown(problem)
-    elif not numbers:
+    elif not found:
         return compare.not_applicable(ident, gpu, None, "These links do not count recoveries.")
-    return compare.result(ident, gpu, finding, max(grown.values()) if grown else None, limit, "policy")
+    return compare.result(ident, gpu, finding, found or None, limits or None, "policy")
+
+
+# Counters, what they count, the limits of their rate and number. NVLink 5 counts symbols: those that its error correction could not mend are what
+# CRC errors were, and those that it mended are many on a good link.
+ERROR_KINDS = (
+    (("crc_flit", "crc_data"), "CRC errors", "nvlink_crc_per_minute", "nvlink_crc_since_load"),
+    (("effective",), "errors after correction", "nvlink_crc_per_minute", "nvlink_crc_since_load"),
+    (("symbol",), "symbol errors", "nvlink_symbols_per_minute", "nvlink_symbols_since_load"),
+    (("replay",), "replays", "nvlink_replays_per_minute", "nvlink_replays_since_load"),
+)
 
 
 def errors(ctx, gpu):
@@ -144,8 +174,7 @@ def errors(ctx, gpu):
         return signals.absent(ctx, ident, gpu, key, now)
     old = compare.before(ctx, gpu, key, list)
     shown, worst = {}, None
-    for names, what, rate_key, count_key in ((("crc_flit", "crc_data"), "CRC errors", "nvlink_crc_per_minute", "nvlink_crc_since_load"),
-                                             (("replay",), "replays", "nvlink_replays_per_minute", "nvlink_replays_since_load")):
+    for names, what, rate_key, count_key in ERROR_KINDS:
         for name in names:
             problem = unread(ctx, gpu, now.value, name)
             if problem:
@@ -174,8 +203,8 @@ ROWS = (
               ("gpu.nvlink_active",), "nvml.h, nvmlDeviceGetNvLinkState", (26,)),
     model.Row("gpu.nvlink_remote", "gpu", remote, "NVLinks have the version of the baseline and lead where they led (a notice if elsewhere)",
               ("gpu.nvlinks",), "nvml.h, nvmlDeviceGetNvLinkVersion, nvmlDeviceGetNvLinkRemotePciInfo_v2", (26,)),
-    model.Row("gpu.nvlink_recovery", "gpu", recoveries, "No NVLink had to recover", COUNTER_SIGNALS,
-              "DCGM: a recovery is a failure; nvml.h, NVML_NVLINK_ERROR_DL_RECOVERY", (27,)),
-    model.Row("gpu.nvlink_errors", "gpu", errors, "NVLinks count few CRC errors and replays (a notice if many)", COUNTER_SIGNALS,
+    model.Row("gpu.nvlink_recovery", "gpu", recoveries, "No NVLink had to recover, or could not", COUNTER_SIGNALS,
+              "DCGM: a recovery is a failure; nvml.h, NVML_NVLINK_ERROR_DL_RECOVERY, NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS", (27,)),
+    model.Row("gpu.nvlink_errors", "gpu", errors, "NVLinks count few CRC or symbol errors and replays (a notice if many)", COUNTER_SIGNALS,
               "DCGM: CRC errors matter from 100 a second on; nvml.h, nvmlNvLinkErrorCounter_t", (27,)),
 )

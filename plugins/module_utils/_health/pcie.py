@@ -131,7 +131,7 @@ def aer_of(system, place):
     if not all(isinstance(source, dict) for source in sources):
         return None
     sources = [source for source in sources if source]
-    numbers = [[compare.part(source, name) for source in sources] for name in ("correctable", "nonfatal", "fatal")]
+    numbers = [[compare.counted(source, name) for source in sources] for name in ("correctable", "nonfatal", "fatal")]
     if any(number is None for row in numbers for number in row):
         return None
     return {"correctable": sum(numbers[0]), "uncorrectable": sum(numbers[1]) + sum(numbers[2])} if sources else {}

@@ -46,6 +46,9 @@ STRICTEST = {
     "pcie_aer_uncorrectable_per_minute": 0,
     "pcie_aer_uncorrectable_since_boot": 0,
     "nvlink_recoveries_max": 0,
+    "nvlink_failed_recoveries_max": 0,
+    "nvlink_symbols_per_minute": 0,
+    "nvlink_symbols_since_load": 0,
     "nvlink_crc_per_minute": 0,
     "nvlink_crc_since_load": 0,
     "nvlink_replays_per_minute": 0,
@@ -184,6 +187,10 @@ def near(ident, known):
     return "%sdocs/reference/health-checks.md lists all" % ("the nearest are %s; " % (", ".join(like),) if like else "",)
 
 
+# What says that there is a reading at all.
+UNWAIVABLE = ("reading.complete", "nvml.answers")
+
+
 def waiver(number, entry, known=()):
     """A waiver names the check, a reason and an expiry; otherwise it is refused."""
     path = ("waivers", number)
@@ -202,6 +209,9 @@ def waiver(number, entry, known=()):
     if entry["check"] not in known:
         raise PolicyError("waivers[%d].check is %r, and there is no such check; %s" % (number, entry["check"], near(entry["check"], known)),
                           path + ("check",))
+    if entry["check"] in UNWAIVABLE:
+        raise PolicyError("waivers[%d].check is %s, which cannot be waived: of a node that cannot be read nothing is known, whatever is accepted" % (
+            number, entry["check"]), path + ("check",))
     entity = entry.get("entity")
     if entity is not None and not isinstance(entity, str):
         raise PolicyError("waivers[%d].entity is %r, expected a text such as the UUID of a GPU" % (number, entity), path + ("entity",))

@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 
 from . import compare, model, policy, signals
-from .compare import NUMBER
 from .model import UNKNOWN
 
 REPAIR_SINCE_BRANCH = 580
@@ -53,12 +52,12 @@ def uncorrectable(ctx, gpu):
     rows, problem = rows_of(ctx, gpu, ident)
     if problem:
         return problem
-    now, limit = compare.part(rows, "uncorrectable"), policy.limit(ctx, "remap_uncorrectable_max", gpu)
+    now, limit = compare.counted(rows, "uncorrectable"), policy.limit(ctx, "remap_uncorrectable_max", gpu)
     if now is None:
         text = "Remapped rows of %s were read without their number (expected fewer than %s). Read the node again." % (model.named(gpu), limit)
         return compare.result(ident, gpu, compare.unknown(text), None, limit, "policy")
     old = compare.before(ctx, gpu, "remapped_rows", dict)
-    then = compare.part(old.value, "uncorrectable") if old is not None and old.known else None
+    then = compare.counted(old.value, "uncorrectable") if old is not None and old.known else None
     if then is not None and now > then:
         return compare.result(ident, gpu, compare.fails("reset_gpu", (
             "%s has %s rows remapped after uncorrectable errors; expected %s as in the baseline. Look for NVRM: Xid 63 and 94 in the kernel log, "
@@ -84,7 +83,7 @@ def availability(ctx, gpu):
             return model.check(ident, model.entity(gpu), UNKNOWN, model.shown(now), None, "hardware", "hold",
                                "Spare rows of %s cannot be read while MIG instances exist. Read them while the instances are destroyed." % (model.named(gpu),))
         return signals.absent(ctx, ident, gpu, key, now)
-    shown = dict((name, compare.part(now.value, name)) for name in ("max", "high", "partial", "low", "none"))
+    shown = dict((name, compare.counted(now.value, name)) for name in ("max", "high", "partial", "low", "none"))
     missing = sorted(name for name, number in shown.items() if number is None)
     if missing:
         return compare.result(ident, gpu, compare.unknown("Spare rows of %s were read without the number of banks at %s; expected one. Read the node again." % (
@@ -156,7 +155,7 @@ def retired(ctx, gpu):
 
 
 def total(pages):
-    single, double = compare.part(pages, "sbe", NUMBER), compare.part(pages, "dbe", NUMBER)
+    single, double = compare.counted(pages, "sbe"), compare.counted(pages, "dbe")
     return None if single is None or double is None else single + double
 
 

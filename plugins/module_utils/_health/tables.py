@@ -33,6 +33,8 @@ def check(name, document, where):
         xid(document, where)
     elif name == "sxid":
         sxid(document, where)
+    elif name == "boards":
+        boards(document, where)
 
 
 def xid(document, where="xid.json"):
@@ -118,6 +120,24 @@ def sxid(document, where="sxid.json"):
         _kind(entry, "driver_suspect", bool, place)
         codes[code] = entry
     return codes
+
+
+def boards(document, where="boards.json"):
+    """The rows of the table of boards, in its order."""
+    _schema(document, "gpufleet.board-table/1", where)
+    rows = []
+    for place, entry in _entries(document, "boards", where):
+        _kind(entry, "name", str, place)
+        _kind(entry, "ecc", bool, place)
+        for key in ("memory_mib", "nvlinks", "pcie_generation", "pcie_width"):
+            if not _natural(entry.get(key)):
+                raise TableError("%s.%s is %r, expected a number" % (place, key, entry.get(key)))
+        if not all(_natural(count) for count in _kind(entry, "counts", list, place)):
+            raise TableError("%s.counts is %r, expected numbers" % (place, entry["counts"]))
+        if not all(key.isdigit() and _natural(count) for key, count in _kind(entry, "nvswitches", dict, place).items()):
+            raise TableError("%s.nvswitches is %r, expected numbers by number of GPUs" % (place, entry["nvswitches"]))
+        rows.append(entry)
+    return rows
 
 
 def _schema(document, schema, where):

@@ -34,7 +34,7 @@ def evaluate(reading, baseline=None, policy=None, tables=None, expected_driver=N
     if phase not in model.PHASES:
         raise ValueError("phase is %r, expected one of %s" % (phase, ", ".join(model.PHASES)))
     if baseline is not None:
-        baseline_family.check_baseline(baseline, node)
+        baseline_family.check_baseline(baseline, node, now)
     rules = policy_rules.complete(policy, registry.IDENTS)
     expect = dict(expect) if isinstance(expect, dict) else {}
     expect["mig_free"] = mig_free.usable(expect.get("mig_free"), model.item(reading, "boot_id"), node, now, rules)

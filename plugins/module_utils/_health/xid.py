@@ -124,10 +124,12 @@ def sick_before(ctx, table):
 
 def lost(ctx):
     """A GPU can be gone without an XID."""
-    return silent(ctx, "gpu.fallen_off", ("fallen_off", "uvm_fatal"), {
+    return silent(ctx, "gpu.fallen_off", ("fallen_off", "uvm_fatal", "needs_reset", "no_link_detect"), {
         "fallen_off": ("has fallen off the bus", "reboot",
                        "Drain and reboot the node; if it comes again, power it off and check the seat and the power of the GPU."),
         "uvm_fatal": ("met an error from which the driver recovers by a reboot only", "reboot", "Drain and reboot the node."),
+        "needs_reset": ("does not answer the driver any more, which takes it for locked", "reset_gpu", xid_rules.STEPS["reset"]),
+        "no_link_detect": ("could not find its NVLinks", "reset_gpu", "Look at the fabric manager. " + xid_rules.STEPS["reset"]),
     })
 
 
@@ -193,7 +195,8 @@ ROWS = (
     model.Row("gpu.xid", "node", xids, "No XID that says that a GPU is broken, and since an upgrade none at all",
               ("kernel_log.events", "kernel_log.complete", "snapshot.gpus.sram_ecc"),
               "NVIDIA XID catalogue; the phases are this collection's", (6,)),
-    model.Row("gpu.fallen_off", "node", lost, "No GPU has left the bus without an XID", ("kernel_log.events", "kernel_log.complete"),
+    model.Row("gpu.fallen_off", "node", lost, "No GPU has left the bus, locked up or lost its NVLinks without an XID",
+              ("kernel_log.events", "kernel_log.complete"),
               "messages of the driver", (7,)),
     model.Row("gpu.init_failed", "node", init_failed, "The driver initialised every GPU", ("kernel_log.events", "kernel_log.complete"),
               "messages of the driver", (7,)),

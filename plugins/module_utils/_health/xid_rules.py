@@ -117,18 +117,20 @@ def sympathetic(table, case):
 
 
 def contained(table, case):
-    """94: the application's, unless the line says that the GPU must be reset."""
-    if all(event.get("reset") in ("no", "not said") for event in case.events):
+    """94: the application's, unless the line says that the GPU must be reset, at once or once it is drained."""
+    quiet = ("no", "not said")
+    if all(event.get("reset") in quiet and event.get("drain_reset", "not said") in quiet for event in case.events):
         return Finding("app", "The memory error was contained; the process it hit is gone. A row may be waiting for remapping: see gpu.remap_pending.")
-    return Finding("reset", "The line asks for a reset (RST: Yes). " + STEPS["reset"])
+    asked = "RST: Yes" if any(event.get("reset") not in quiet for event in case.events) else "D-RST: Yes"
+    return Finding("reset", "The line asks for a reset (%s). %s" % (asked, STEPS["reset"]))
 
 
 def smoothing(table, case):
-    """163: power smoothing was disengaged, until 162 says that it is engaged again."""
+    """163: power smoothing was disengaged, until 162 says that it is engaged again. The GPU computes on."""
     last = max(event["monotonic_us"] for event in case.events)
     if any(event["xid"] == 162 and event["monotonic_us"] > last for event in case.others):
         return Finding("ok", "")
-    return Finding("reset", "Power smoothing was not engaged again (XID 162). " + STEPS["reset"])
+    return Finding("warn", "Power smoothing was not engaged again (XID 162); a reset of the GPU engages it. " + STEPS["warn"])
 
 
 def exception(table, case):

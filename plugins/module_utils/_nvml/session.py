@@ -263,23 +263,31 @@ def remember(stuck_file, pid):
         return
 
 
-def recall(stuck_file):
-    """The note about a process that is still stuck, or None; a note that no longer holds is removed."""
-    if stuck_file is None:
-        return None
+def read_note(path):
+    """The bytes of a note, None without one. Only a file of root's or our own is believed: others may write where it lies."""
     try:
-        handle = os.open(stuck_file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
-    with os.fdopen(handle, "rb") as stream:
-        about = os.fstat(stream.fileno())
+    try:
+        about = os.fstat(handle)
         if not stat.S_ISREG(about.st_mode) or about.st_uid not in (0, os.geteuid()):
             return None
-        try:
-            note = json.loads(stream.read(4096).decode("utf-8"))
-            pid, start, since, boot = int(note["pid"]), int(note["start"]), str(note["since"]), note["boot_id"]
-        except (ValueError, KeyError, TypeError):
-            pid, start, since, boot = 0, None, "", None
+        return os.read(handle, 4096)
+    finally:
+        os.close(handle)
+
+
+def recall(stuck_file):
+    """The note about a process that is still stuck, or None; a note that no longer holds is removed."""
+    data = None if stuck_file is None else read_note(stuck_file)
+    if data is None:
+        return None
+    try:
+        note = json.loads(data.decode("utf-8"))
+        pid, start, since, boot = int(note["pid"]), int(note["start"]), str(note["since"]), note["boot_id"]
+    except (ValueError, KeyError, TypeError):
+        pid, start, since, boot = 0, None, "", None
     if pid > 0 and boot == boot_id() and process_start(pid) == start:
         return {"pid": pid, "since": since}
     try:

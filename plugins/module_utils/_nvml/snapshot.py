@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 
 from . import binding as binding_module
-from . import calls, codes, links, session, subsets
+from . import calls, codes, hung, links, session, subsets
 
 SCHEMA = "gpufleet.snapshot/1"
 SYSTEM_KEYS = ("driver_version", "nvml_version", "cuda_driver_version")
@@ -109,7 +109,7 @@ def take(deadline_s=60, stuck_file=None, gather=None, load=None, runner=session.
     """Read all GPUs of this machine in a child that is never waited for past DEADLINE_S seconds.
 
     LOAD() answers (binding module or None, description of it); by default the binding that this machine has. STUCK_FILE remembers a
-    child that could not be ended. GATHER is what subsets.choose takes.
+    child that could not be ended, and beside it that NVML did not answer: the next ones wait shorter. GATHER is what subsets.choose takes.
     """
     load = load or binding_module.own
     subsets.choose(gather)
@@ -122,7 +122,13 @@ def take(deadline_s=60, stuck_file=None, gather=None, load=None, runner=session.
             return blank("no_binding", binding_module.NO_BINDING)
         return read_pass(nvml, described, progress, gather)
 
-    outcome = runner(work, deadline_s, stuck_file)
+    note, driver = hung.recall(stuck_file) if stuck_file else None, hung.loaded_driver()
+    patience_s = hung.patience(note, deadline_s, driver, hung.boot_seconds())
+    outcome = runner(work, patience_s, stuck_file)
+    if stuck_file and outcome.status == "timeout" and patience_s == deadline_s:
+        hung.remember(stuck_file, deadline_s, driver, hung.boot_seconds())
+    elif note is not None and outcome.status == "ok":
+        hung.forget(stuck_file)
     if outcome.status == "ok":
         taken = outcome.value
     elif outcome.status in ("timeout", "stuck"):

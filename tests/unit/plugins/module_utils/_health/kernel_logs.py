@@ -15,7 +15,7 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._hea
 
 DATA = pathlib.Path(policy.__file__).resolve().parents[2] / "plugin_utils" / "_data"
 POLICY = json.loads((DATA / "health_policy.json").read_text(encoding="utf-8"))
-TABLES = dict((name, json.loads((DATA / (name + ".json")).read_text(encoding="utf-8"))) for name in ("xid", "sxid"))
+TABLES = dict((name, json.loads((DATA / (name + ".json")).read_text(encoding="utf-8"))) for name in ("boards", "xid", "sxid"))
 # Addresses of the two GPUs of a healthy reading, and one that NVML does not show.
 GPU0, GPU1, STRANGER = "0000:1a:00", "0000:1b:00", "0000:99:00"
 

@@ -27,12 +27,15 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._hea
 JOB = {"clocks_event_reasons": 0, "compute_processes": [{"pid": 1, "used_bytes": 1}]}
 DOWN = [True] * 17 + [False]
 MINE, OTHER = "0000:1b:00.0", readings.uuid(0)
+MY_GPU = "GPU-00000001 at " + MINE
 OK = {"read": 0, "write": 0, "nvlink": 0, "atomics": 0}
 
 
 def links(change=None, **counters_of_3):
     """18 healthy links; link 3 with CHANGE and these error counters."""
     found = [readings.nvlink(number) for number in range(18)]
+    for link in found:
+        link["errors"].update((name, 0) for name in counters_of_3 if name not in link["errors"])
     found[3].update(change or {})
     found[3]["errors"].update(counters_of_3)
     return found
@@ -125,12 +128,13 @@ CASES = [
     case("gpu.pcie_aer", {}, {}, UNKNOWN, "hold", reading={"system": None}),
 
     case("gpu.nvlink", {}, {}, PASS),
-    case("gpu.nvlink", {"nvlink_active": DOWN}, {}, FAIL, "reset_gpu", "NVLinks 17"),
-    case("gpu.nvlink", {"nvlink_active": [True] * 16}, {}, FAIL, "reset_gpu", "NVLinks 16, 17"),
-    case("gpu.nvlink", {"nvlink_active": [False] + [True] * 17}, {"nvlink_active": DOWN}, FAIL, "reset_gpu", "NVLinks 0"),
+    case("gpu.nvlink", {"nvlink_active": DOWN}, {}, FAIL, "reset_gpu", "NVLink 17 of %s is down: 17 are active; expected 18" % MY_GPU),
+    case("gpu.nvlink", {"nvlink_active": [True] * 16}, {}, FAIL, "reset_gpu", "NVLinks 16, 17 of %s are down: 16 are active" % MY_GPU),
+    case("gpu.nvlink", {"nvlink_active": [False] + [True] * 17}, {"nvlink_active": DOWN}, FAIL, "reset_gpu", "NVLink 0 of"),
     case("gpu.nvlink", {"nvlink_active": DOWN}, {"nvlink_active": DOWN}, PASS),
     case("gpu.nvlink", {"nvlink_active": [True] * 19}, {}, PASS),
-    case("gpu.nvlink", {"nvlink_active": DOWN}, NO_BASELINE, FAIL, "reset_gpu", "17 active NVLinks; expected 18 as other GPUs"),
+    case("gpu.nvlink", {"nvlink_active": DOWN}, NO_BASELINE, FAIL, "reset_gpu",
+         "17 active NVLinks; expected 18 as other GPUs of its model here (NVLink 17 is down)."),
     case("gpu.nvlink", {"nvlink_active": DOWN}, NO_BASELINE, NOTICE, "none", "17 active NVLinks; expected 18, if all are connected",
          peers={"nvlink_active": DOWN}),
     case("gpu.nvlink", {"nvlink_active": [False] * 12}, NO_BASELINE, NOTICE, peers={"name": "NVIDIA L4"}),
@@ -157,6 +161,13 @@ CASES = [
     case("gpu.nvlink_recovery", {"nvlinks": links(recovery=2)}, {"nvlinks": links(recovery=1)}, FAIL, "reset_gpu", "since the baseline", **same_load()),
     case("gpu.nvlink_recovery", {"nvlinks": links(recovery=1)}, {"nvlinks": links(recovery=5)}, FAIL, "reset_gpu", **same_load()),
     case("gpu.nvlink_recovery", {"nvlinks": links(recovery=1)}, {}, PASS, policy_change={"nvlink_recoveries_max": 1}),
+    case("gpu.nvlink_recovery", {"nvlinks": links(recovery_failed=0)}, NO_BASELINE, PASS),
+    case("gpu.nvlink_recovery", {"nvlinks": links(recovery_failed=1)}, NO_BASELINE, FAIL, "reset_gpu", "failed to recover since the driver was loaded"),
+    case("gpu.nvlink_recovery", {"nvlinks": links(recovery_failed=1)}, {"nvlinks": links(recovery_failed=1)}, PASS, **same_load()),
+    case("gpu.nvlink_recovery", {"nvlinks": links(recovery_failed=2)}, {"nvlinks": links(recovery_failed=1)}, FAIL, "reset_gpu", "since", **same_load()),
+    case("gpu.nvlink_recovery", {"nvlinks": links(recovery_failed=1)}, {}, PASS, policy_change={"nvlink_failed_recoveries_max": 1}),
+    case("gpu.nvlink_recovery", {"nvlinks": links(recovery=1, recovery_failed=2)}, NO_BASELINE, FAIL, "reset_gpu", "and failed to recover"),
+    case("gpu.nvlink_recovery", {}, {"nvlinks": links(recovery_failed=0)}, UNKNOWN, "hold", "recovery_failed"),
     case("gpu.nvlink_recovery", {"nvlinks": uncounted("recovery", [4])}, NO_BASELINE, UNKNOWN, "hold", "for link 4"),
     case("gpu.nvlink_recovery", {"nvlinks": uncounted("recovery")}, NO_BASELINE, UNKNOWN, "hold"),
     case("gpu.nvlink_recovery", {"nvlinks": uncounted("recovery")}, NO_BASELINE, SKIP, peers={"nvlinks": uncounted("recovery")}),
@@ -169,6 +180,11 @@ CASES = [
     case("gpu.nvlink_errors", {"nvlinks": links(crc_flit=10001)}, NO_BASELINE, NOTICE, "none", "CRC errors (crc_flit)"),
     case("gpu.nvlink_errors", {"nvlinks": links(crc_data=10001)}, {}, NOTICE, "none", "crc_data"),
     case("gpu.nvlink_errors", {"nvlinks": links(replay=11)}, NO_BASELINE, NOTICE, "none", "replays"),
+    case("gpu.nvlink_errors", {"nvlinks": links(effective=10000, symbol=10 ** 9)}, NO_BASELINE, PASS),
+    case("gpu.nvlink_errors", {"nvlinks": links(effective=10001)}, NO_BASELINE, NOTICE, "none", "errors after correction (effective)"),
+    case("gpu.nvlink_errors", {"nvlinks": links(symbol=10 ** 9 + 1)}, NO_BASELINE, NOTICE, "none", "symbol errors"),
+    case("gpu.nvlink_errors", {"nvlinks": links(symbol=3 * 10 ** 8)}, {"nvlinks": links(symbol=0)}, NOTICE, "none", "a minute", **same_load()),
+    case("gpu.nvlink_errors", {}, {"nvlinks": links(effective=0)}, UNKNOWN, "hold", "effective"),
     case("gpu.nvlink_errors", {"nvlinks": links(replay=11)}, {"nvlinks": links(replay=11)}, PASS, **same_load()),
     case("gpu.nvlink_errors", {"nvlinks": links(replay=12)}, {"nvlinks": links(replay=11)}, NOTICE, "none", "0.1 a minute", **same_load()),
     case("gpu.nvlink_errors", {"nvlinks": links(crc_flit=59999)}, {}, PASS, **same_load()),

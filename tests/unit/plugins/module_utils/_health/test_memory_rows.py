@@ -39,7 +39,7 @@ CASES = [
     case("gpu.recovery_action", {"recovery_action": 5}, {}, FAIL, "hold", "IMEX"),
     case("gpu.recovery_action", {"recovery_action": 6}, {}, FAIL, "reboot"),
     case("gpu.recovery_action", {"recovery_action": 8}, {}, FAIL, "hold", "newer than this collection knows"),
-    case("gpu.recovery_action", {"recovery_action": -1}, {}, FAIL, "hold"),
+    case("gpu.recovery_action", {"recovery_action": -1}, {}, UNKNOWN, "hold"),
     case("gpu.recovery_action", {"recovery_action": True}, {}, UNKNOWN, "hold"),
     case("gpu.recovery_action", {"recovery_action": ABSENT}, {"recovery_action": 0}, SKIP, "none", "before 570"),
     case("gpu.recovery_action", {"recovery_action": ABSENT}, {"recovery_action": 0}, FAIL, "hold", **NEWER),

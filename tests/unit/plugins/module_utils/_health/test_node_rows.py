@@ -27,6 +27,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import 
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.readings import DRIVER, KERNEL, NOT_INSTALLED, RUNNING, failed, value
 
+# Runs on main only: it judges; the patterns take names and versions apart, and no file or program is read.
+
 FAMILIES = (containers, cuda, devices, driver_files, fabric_services, network, node, nvml, services, versions)
 ROWS = dict((row.ident, row) for family in FAMILIES for row in family.ROWS)
 OTHER = "550.54.15"
@@ -694,6 +696,12 @@ def kernel_log(*kinds, **change):
     (kernel_log("oops_elsewhere"), "pass*"),
     (kernel_log("oops_elsewhere", complete=False), "unknown"),
     (kernel_log("oops_elsewhere", "oops"), "fail"),
+    (kernel_log("ubsan"), "pass*"),
+    (kernel_log("driver_dump"), "pass*"),
+    (kernel_log("peermem_invalid"), "pass*"),
+    (kernel_log("peermem_invalid", "oops"), "fail"),
+    (kernel_log("ubsan", "driver_dump", "oops"), "fail"),
+    (kernel_log("ubsan", complete=False), "unknown"),
     (kernel_log(complete=False), "unknown"),
     (kernel_log(complete=None), "unknown"),
     (kernel_log(events=None), "unknown"),

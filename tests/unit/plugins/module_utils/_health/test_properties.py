@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import json
-import pathlib
 import random
 
 import pytest
@@ -15,6 +14,7 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import registry
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.kernel_logs import TABLES
 
 hypothesis = pytest.importorskip("hypothesis", reason="ansible-test's environment has no hypothesis; plain pytest runs these")
 st = hypothesis.strategies
@@ -35,11 +35,12 @@ GONE_WITH_BASELINE = st.sampled_from([readings.failed(3), readings.failed(2)]) |
 
 
 def judge(snapshot, audit, baseline, phase="adhoc"):
-    return _health.evaluate(dict(readings.reading(), snapshot=snapshot, audit=audit), baseline=baseline, phase=phase, node=readings.NODE, now=readings.NOW)
+    return _health.evaluate(dict(readings.reading(), snapshot=snapshot, audit=audit), baseline=baseline, phase=phase, node=readings.NODE, now=readings.NOW,
+                            tables=TABLES)
 
 
 def reading(changes):
-    snapshot = readings.snapshot(3)
+    snapshot = readings.snapshot(4)
     for index, key, content in changes:
         snapshot["gpus"][index][key] = copy.deepcopy(content)
     return snapshot
@@ -71,18 +72,18 @@ def without(document, path, how):
 
 
 def baseline():
-    return readings.baseline(snapshot=readings.snapshot(3), audit=readings.audit(3))
+    return readings.baseline(snapshot=readings.snapshot(4), audit=readings.audit(4))
 
 
 @hypothesis.given(CHANGES, st.data())
 def test_taking_a_signal_away_never_opens_the_way(changes, data):
     compare = data.draw(st.booleans())
     old = baseline() if compare else None
-    snapshot, audit = reading(changes), readings.audit(3)
+    snapshot, audit = reading(changes), readings.audit(4)
     before = judge(snapshot, audit, old)["verdict"]
     index = data.draw(st.integers(0, 2))
     key = data.draw(st.sampled_from(sorted(set(snapshot["gpus"][index]) - {"index"})))
-    contradicted = compare and readings.snapshot(3)["gpus"][index][key]["rc"] == 0
+    contradicted = compare and readings.snapshot(4)["gpus"][index][key]["rc"] == 0
     how = data.draw(GONE_WITH_BASELINE if contradicted else GONE)
     after = judge(without(snapshot, ("gpus", index, key), how), audit, old)["verdict"]
     assert BLOCKS[after] or not BLOCKS[before]
@@ -91,7 +92,7 @@ def test_taking_a_signal_away_never_opens_the_way(changes, data):
 @hypothesis.given(CHANGES, st.data())
 def test_taking_anything_else_away_never_opens_the_way_either(changes, data):
     old = data.draw(st.sampled_from([None, "baseline"])) and baseline()
-    parts = {"snapshot": reading(changes), "audit": readings.audit(3)}
+    parts = {"snapshot": reading(changes), "audit": readings.audit(4)}
     before = judge(parts["snapshot"], parts["audit"], old)["verdict"]
     path = data.draw(st.sampled_from(sorted(places(parts), key=repr)))
     damaged = without(parts, path, data.draw(st.sampled_from(["delete", None])))
@@ -102,7 +103,7 @@ def test_taking_anything_else_away_never_opens_the_way_either(changes, data):
 @hypothesis.given(CHANGES, st.data())
 def test_damage_to_the_baseline_never_opens_the_way(changes, data):
     old = baseline()
-    snapshot, audit = reading(changes), readings.audit(3)
+    snapshot, audit = reading(changes), readings.audit(4)
     before = judge(snapshot, audit, old, "post")["verdict"]
     path = data.draw(st.sampled_from(sorted(places(old["snapshot"]), key=repr)))
     old["snapshot"] = without(old["snapshot"], path, data.draw(st.sampled_from(["delete", None])))
@@ -119,20 +120,20 @@ def test_the_order_of_gpus_changes_nothing(changes, chance):
     other, old = copy.deepcopy(snapshot), baseline()
     for listed in (other["gpus"], old["snapshot"]["gpus"]):
         chance.shuffle(listed)
-    assert judge(snapshot, readings.audit(3), baseline()) == judge(other, readings.audit(3), old)
+    assert judge(snapshot, readings.audit(4), baseline()) == judge(other, readings.audit(4), old)
 
 
 def test_a_new_numbering_of_healthy_gpus_changes_nothing():
-    snapshot = readings.snapshot(3)
+    snapshot = readings.snapshot(4)
     random.Random(1).shuffle(snapshot["gpus"])
     for index, gpu in enumerate(snapshot["gpus"]):
         gpu["index"] = index
-    assert judge(snapshot, readings.audit(3), baseline()) == judge(readings.snapshot(3), readings.audit(3), baseline())
+    assert judge(snapshot, readings.audit(4), baseline()) == judge(readings.snapshot(4), readings.audit(4), baseline())
 
 
 @hypothesis.given(CHANGES)
 def test_unknown_never_passes_and_a_blocked_node_is_told_what_to_do(changes):
-    health = judge(reading(changes), readings.audit(3), baseline())
+    health = judge(reading(changes), readings.audit(4), baseline())
     statuses = set(check["status"] for check in health["checks"])
     if statuses & {"fail", "unknown"}:
         assert health["verdict"] == ("fail" if "fail" in statuses else "unknown")
@@ -145,7 +146,7 @@ def test_unknown_never_passes_and_a_blocked_node_is_told_what_to_do(changes):
     st.sampled_from(["status", "nvml", "rc", "gpus", "count", "value", "system", "driver_version", "handle", "uuid", "pci", "versions", "modules", "kernel"]),
     inner, max_size=4), max_leaves=20), st.data())
 def test_rubbish_is_never_healthy(rubbish, data):
-    snapshot, audit = (rubbish, readings.audit(3)) if data.draw(st.booleans()) else (readings.snapshot(3), rubbish)
+    snapshot, audit = (rubbish, readings.audit(4)) if data.draw(st.booleans()) else (readings.snapshot(4), rubbish)
     assert BLOCKS[judge(snapshot, audit, None)["verdict"]]
 
 
@@ -183,14 +184,6 @@ def at(document, path):
 
 def evaluate(document, old=None, **options):
     return _health.evaluate(document, old, phase="post" if old else "adhoc", node=readings.NODE, now=readings.NOW, tables=TABLES, **options)
-
-
-def tables():
-    directory = pathlib.Path(_health.__file__).resolve().parents[2] / "plugin_utils" / "_data"
-    return dict((path.stem, json.loads(path.read_text(encoding="utf-8"))) for path in directory.glob("*xid.json"))
-
-
-TABLES = tables()
 
 
 @pytest.mark.parametrize("old", [None, readings.baseline()], ids=["alone", "compared"])
@@ -258,7 +251,7 @@ def test_no_reading_is_an_accident(log, damage, data):
 
 @hypothesis.given(CHANGES, st.data())
 def test_a_waiver_waives_what_it_names_and_nothing_else(changes, data):
-    document = dict(whole(), snapshot=reading(changes), audit=readings.audit(3))
+    document = dict(whole(), snapshot=reading(changes), audit=readings.audit(4))
     old = baseline()
     before = evaluate(document, old)
     blocking = [check for check in before["checks"] if check["status"] in ("fail", "unknown")]
@@ -282,7 +275,7 @@ def test_a_waiver_waives_what_it_names_and_nothing_else(changes, data):
 
 @hypothesis.given(EVENTS, CHANGES)
 def test_a_notice_never_turns_a_verdict_and_strict_never_makes_it_better(log, changes):
-    document, old = dict(whole(log), snapshot=reading(changes), audit=readings.audit(3)), baseline()
+    document, old = dict(whole(log), snapshot=reading(changes), audit=readings.audit(4)), baseline()
     plain, strict = evaluate(document, old), evaluate(document, old, policy={"strict": ["*"]})
     assert BLOCKS[strict["verdict"]] or not BLOCKS[plain["verdict"]]
     assert strict["notices"] == 0 and (plain["notices"] == 0 or strict["verdict"] == "fail")

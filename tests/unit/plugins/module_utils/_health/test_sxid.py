@@ -27,9 +27,11 @@ def judged(*lines, **options):
     (10001, "notice", "fail:reset_gpu"), (10004, "notice", "fail:reset_gpu"), (10003, "fail:reset_gpu", "fail:reset_gpu"),
     (11001, "notice", "fail:reset_gpu"), (11004, "fail:restart_service", "fail:reset_gpu"), (12001, "notice", "fail:reset_gpu"),
     (12028, "fail:reboot", "fail:reboot"), (12030, "notice", "fail:reset_gpu"), (14017, "notice", "fail:reset_gpu"), (15001, "notice", "fail:reset_gpu"),
-    (19047, "notice", "fail:reset_gpu"), (19084, "notice", "fail:reset_gpu"), (20001, "notice", "fail:reset_gpu"), (20012, "notice", "fail:reset_gpu"),
+    (19047, "notice", "fail:reset_gpu"), (20001, "notice", "fail:reset_gpu"), (20012, "notice", "fail:reset_gpu"),
     (20034, "notice", "fail:reset_gpu"), (22003, "notice", "fail:reset_gpu"), (22013, "pass", "fail:reset_gpu"), (23009, "notice", "fail:reset_gpu"),
     (24004, "notice", "fail:reset_gpu"), (11012, "pass", "fail:reset_gpu"), (24003, "pass", "fail:reset_gpu"),
+    # NVIDIA's guide has everything reset, whatever word the driver prints.
+    *((code, "fail:reset_gpu", "fail:reset_gpu") for code in (19048, 19056, 19058, 19061, 19064, 19067, 19084)),
     # Codes that the table does not have.
     (28006, "notice", "fail:reset_gpu"), (99999, "notice", "fail:reset_gpu"),
 ])

@@ -15,8 +15,8 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._hea
 
 def test_the_collections_own_tables_are_sound():
     xid = tables.xid(TABLES["xid"])
-    # The codes of the catalogue, those it lists as unused, and 108, which it says to ignore.
-    assert len(xid.codes) == 112 and len(xid.unused) == 61 and not set(xid.codes) & xid.unused
+    # The codes of the catalogue, those it lists as unused, 108, which it says to ignore, and 174 to 176 of newer drivers.
+    assert len(xid.codes) == 115 and len(xid.unused) == 61 and not set(xid.codes) & xid.unused
     assert [code for code, entry in sorted(xid.codes.items()) if entry["gate"] == "decode"] == sorted(tables.DECODED)
     assert [(code, xid.codes[code]["gate"]) for code in (14, 43, 79, 95, 94, 54, 63, 106, 107, 108, 109)] == [
         (14, "ok"), (43, "ok"), (79, "reboot"), (95, "reset"), (94, "app"), (54, "hold"), (63, "warn"), (106, "ok"), (107, "ok"), (108, "ok"), (109, "reset")]
@@ -25,6 +25,8 @@ def test_the_collections_own_tables_are_sound():
     assert len(tables.sxid(TABLES["sxid"])) == 92
     for name, document in TABLES.items():
         tables.check(name, document, name + ".json")
+        if name == "boards":
+            continue
         assert set(document["classes"]) == set(tables.XID_GATES if name == "xid" else tables.SXID_GATES)
     tables.check("another", {}, "another.json")
 

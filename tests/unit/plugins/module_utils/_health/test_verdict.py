@@ -12,11 +12,12 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import model, registry
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.kernel_logs import TABLES
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.readings import failed, value
 
 
 def judge(snapshot=None, audit=None, baseline="healthy", **options):
-    options = dict({"expected_driver": readings.DRIVER, "phase": "post", "node": readings.NODE, "now": readings.NOW}, **options)
+    options = dict({"expected_driver": readings.DRIVER, "phase": "post", "node": readings.NODE, "now": readings.NOW, "tables": TABLES}, **options)
     return _health.evaluate(readings.reading(snapshot, audit), baseline=readings.baseline() if baseline == "healthy" else baseline, **options)
 
 
@@ -55,7 +56,7 @@ def test_nvml_that_does_not_start(rc, verdict, action):
                     system=dict.fromkeys(snapshot["system"], failed(rc)))
     health = judge(snapshot)
     check, = found(health, "nvml.answers")
-    assert (check["status"], check["action"], check["message"]) == (verdict, action, "it did not start")
+    assert (check["status"], check["action"], check["message"]) == (verdict, action, "it did not start.")
     assert check["observed"] == "X (%d)" % rc
     assert health["verdict"] == "fail"  # the GPUs of the baseline are missing either way
     assert judge(snapshot, baseline=None, phase="adhoc")["verdict"] == verdict
@@ -66,7 +67,7 @@ def test_nvml_that_does_not_start(rc, verdict, action):
 def test_a_reading_that_did_not_happen(status, verdict):
     snapshot = {"status": status, "message": "why", "nvml": {"rc": None, "error": None}}
     check, = found(judge(snapshot, baseline=None, phase="adhoc"), "nvml.answers")
-    assert (check["status"], check["message"]) == (verdict, "why")
+    assert (check["status"], check["message"]) == (verdict, "why.")
 
 
 def change_gpu(key, content, index=1):
@@ -127,7 +128,7 @@ def test_a_setting_that_only_the_baseline_knows_is_not_checked_without_one():
     for key, ident in (("persistence_mode", "gpu.persistence"), ("power_limit_mw", "gpu.power_limit"), ("memory_total_bytes", "gpu.memory_total")):
         health = judge(change_gpu(key, value(0)), baseline=None, phase="adhoc")
         assert [check["status"] for check in found(health, ident)] == ["not_applicable"] * 2
-        assert health["verdict"] == "pass"
+        assert health["verdict"] == ("fail" if key == "memory_total_bytes" else "pass"), "the board says what memory it has"
 
 
 def test_memory_may_differ_by_the_tolerance_of_the_policy():
@@ -351,11 +352,47 @@ def test_what_is_no_baseline_of_this_node_is_refused(baseline, text):
 
 
 def test_a_baseline_taken_on_a_sick_node_is_not_usable():
-    sick = readings.baseline(snapshot={"status": "nvml_error", "gpus": []})
+    sick = readings.baseline(snapshot=dict(readings.snapshot(), status="nvml_error", gpus=[]))
     assert found(judge(baseline=sick), "baseline.usable")[0]["status"] == "unknown"
     nameless = readings.baseline()
     nameless["snapshot"]["gpus"][0]["uuid"] = failed(15)
     assert found(judge(baseline=nameless), "baseline.usable")[0]["status"] == "unknown"
+
+
+@pytest.mark.parametrize("taken, refused", [
+    ("2026-03-01T12:10:00Z", ""), ("2026-03-01T12:10:01Z", "the clock of one of the controllers is wrong"), ("2027-01-01", "the clock of one"),
+    ("2026-02-28", ""), ("1999-01-01T00:00:00Z", ""), ("yesterday", "which is no time"), (None, "which is no time"), (7, "which is no time"),
+])
+def test_a_baseline_is_of_the_past(taken, refused):
+    document = readings.baseline(time=taken)
+    if not refused:
+        assert judge(baseline=document)["verdict"] == "pass"
+        return
+    with pytest.raises(_health.BaselineError, match=refused) as caught:
+        judge(baseline=document)
+    assert caught.value.path == ("time",)
+
+
+@pytest.mark.parametrize("section", ["snapshot", "audit", "system", "kernel_log"])
+def test_a_baseline_of_another_version_is_refused(section):
+    document = readings.baseline()
+    document[section] = dict(document[section], schema="gpufleet.other/9")
+    with pytest.raises(_health.BaselineError, match="of another version of the collection") as caught:
+        judge(baseline=document)
+    assert caught.value.path == (section, "schema")
+
+
+@pytest.mark.parametrize("ident", ["reading.complete", "nvml.answers"])
+def test_what_says_that_there_is_a_reading_cannot_be_waived(ident):
+    with pytest.raises(_health.PolicyError, match="cannot be waived"):
+        judge(policy=waiver(check=ident, expires="2099-01-01"))
+
+
+def test_a_node_that_cannot_be_read_does_not_pass_however_much_is_waived():
+    every = {"waivers": [dict(waiver(expires="2099-01-01")["waivers"][0], check=ident) for ident in registry.IDENTS
+                         if ident not in ("reading.complete", "nvml.answers")]}
+    for snapshot in ({}, dict(readings.snapshot(), status="timeout", gpus=[])):
+        assert judge(snapshot, policy=every)["verdict"] in ("fail", "unknown")
 
 
 def test_hardware_is_not_compared_with_a_simulation():
@@ -381,11 +418,13 @@ def test_a_live_waiver_takes_the_check_out_and_stays_visible():
     assert "on purpose" in check["message"] and "it was fail" in check["message"]
 
 
+@pytest.mark.pythons
 @pytest.mark.parametrize("change", [{"expires": "2026-02-28"}, {"expires": "2026-03-01T12:00:00Z"}, {"check": "gpu.power_limit"}, {"entity": readings.uuid(0)}])
 def test_a_waiver_holds_no_longer_and_no_wider_than_it_says(change):
     assert judge(change_gpu("persistence_mode", value(0)), policy=waiver(**change))["verdict"] == "fail"
 
 
+@pytest.mark.pythons
 @pytest.mark.parametrize("policy, text", [
     (waiver(reason=" "), "has no reason"), (waiver(check=None), "has no check"), (waiver(expires=None), "has no expires"),
     (waiver(expires="soon"), "expires is 'soon'"), ({"waivers": ["x"]}, "is no dictionary"), ({"schema": "x"}, "has schema"),
@@ -496,3 +535,9 @@ def test_every_row_of_the_table_is_whole_and_judges_by_its_own_name():
         assert isinstance(entry.row, tuple) and all(isinstance(number, int) and 1 <= number <= 60 for number in entry.row)
         assert callable(entry.judge)
     assert all("could not judge" not in check["message"] for check in judge()["checks"] + judge({}, {})["checks"])
+
+
+@pytest.mark.parametrize("given, expected", [
+    ("it did not start", "it did not start."), ("Read it again.", "Read it again."), ("why?", "why?"), ("pid 1 (x)\n", "pid 1 (x)."), ("", ""), (None, "")])
+def test_what_a_check_says_is_a_sentence(given, expected):
+    assert model.check("x.y", "node", "fail", message=given)["message"] == expected

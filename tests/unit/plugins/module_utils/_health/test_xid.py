@@ -270,10 +270,17 @@ def test_a_part_of_an_nvlink5_line_that_is_missing_never_makes_it_harmless(harm)
 
 
 @pytest.mark.parametrize("lines, word", [
-    ([xid(159)], "fail:reset_gpu"), ([xid(163)], "fail:reset_gpu"), ([(0, xid(163)), (FAR, xid(162))], "pass"),
-    ([(0, xid(162)), (FAR, xid(163))], "fail:reset_gpu"), ([(0, xid(163)), (1, xid(162)), (2, xid(163))], "fail:reset_gpu"),
-    ([(0, xid(163)), (FAR, xid(162, GPU1))], "fail:reset_gpu"),
+    ([xid(159)], "fail:reset_gpu"), ([xid(163)], "notice"), ([(0, xid(163)), (FAR, xid(162))], "pass"),
+    ([(0, xid(162)), (FAR, xid(163))], "notice"), ([(0, xid(163)), (1, xid(162)), (2, xid(163))], "notice"),
+    ([xid(154, text="GPU recovery action changed from 0x0 (None) to 0x5 (Recover IMEX Domain)")], "fail:hold"),
+    ([xid(154, text="GPU recovery action changed from 0x0 (None) to 0x7 (System Reboot)")], "fail:reboot"),
+    ([(0, xid(163)), (FAR, xid(162, GPU1))], "notice"), ([xid(174)], "notice"), ([xid(175)], "fail:reset_gpu"), ([xid(176)], "fail:hold"),
     ([xid(94, text="Contained: SM (0x1). RST: No, D-RST: No")], "notice"), ([xid(94, text="Contained: SM (0x1). RST: Yes, D-RST: No")], "fail:reset_gpu"),
+    ([xid(94, text="Contained: SM (0x1). RST: No, D-RST: Yes")], "fail:reset_gpu"),
+    # One line of several that asks for a reset is enough, wherever it stands.
+    ([xid(94, text="Contained: SM (0x1). RST: No, D-RST: Yes"), xid(94, text="Contained: SM (0x1). RST: No, D-RST: No")], "fail:reset_gpu"),
+    ([xid(94, text="Contained: SM (0x1). RST: Yes, D-RST: No"), xid(94, text="Contained: SM (0x1). RST: No, D-RST: No")], "fail:reset_gpu"),
+    ([xid(94, text="Contained: SM (0x1). RST: No, D-RST: No"), xid(94, text="Contained: SM (0x1). RST: Yes, D-RST: No")], "fail:reset_gpu"),
 ])
 def test_codes_that_depend_on_others(lines, word):
     code = json.loads(json.dumps(log(*lines)["events"]))[0]["xid"]
@@ -401,6 +408,13 @@ INIT = "NVRM: GPU 0000:1b:00.0: RmInitAdapter failed! (0x62:0xffff:2393)"
     ("gpu.fallen_off", ["NVRM: fallen off the bus and is not responding to commands."], {("node", "fallen_off"): "fail:reboot"}),
     ("gpu.fallen_off", ["NVRM: nvGpuOpsReportFatalError: uvm encountered global fatal error 0x60, requiring os reboot to recover."],
      {("node", "uvm_fatal"): "fail:reboot"}),
+    ("gpu.fallen_off", ["NVRM: Rate limiting GSP RPC error prints for GPU at PCI:0000:1a:00 (printing 1 of every 30).  The GPU likely needs to be reset."],
+     {(ZERO, "needs_reset"): "fail:reset_gpu"}),
+    ("gpu.fallen_off", ["NVRM: GPU0 krcWatchdogCallback_IMPL: RC watchdog: GPU is probably locked!  Notify Timeout Seconds: 7"],
+     {("node", "needs_reset"): "fail:reset_gpu"}),
+    ("gpu.fallen_off", ["NVRM: GPU1 knvlinkDiscoverPostRxDetLinks_GH100: Getting peer0's postRxDetLinkMask failed!"],
+     {("node", "no_link_detect"): "fail:reset_gpu"}),
+    ("gpu.init_failed", ["nvidia 0000:1a:00.0: probe with driver nvidia failed with error -1"], {(ZERO, "probe_failed"): "fail:hold"}),
     ("gpu.fallen_off", [INIT, xid(79)], {}),
     ("gpu.init_failed", [INIT, INIT], {(ONE, "rm_init_failed"): "fail:reboot"}),
     ("gpu.init_failed", ["NVRM: No NVIDIA GPU found."], {("node", "probe_failed"): "fail:hold"}),

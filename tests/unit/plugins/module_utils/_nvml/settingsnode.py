@@ -45,9 +45,9 @@ def complete(given):
 
 
 def _process(node, code, wheel, *arguments):
-    environment = dict(node.environment, PYTHONPATH=str(wheels.path(wheel)), PYTHONDONTWRITEBYTECODE="1")
+    environment = dict(node.environment, PYTHONPATH=str(wheels.path(wheel)))
     done = subprocess.run([sys.executable, "-c", code, str(UTILS)] + list(arguments), env=environment, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=120, check=False)
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

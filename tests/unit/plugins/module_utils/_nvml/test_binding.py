@@ -15,6 +15,8 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import archives
 
+pytestmark = pytest.mark.pythons
+
 DATA = archives.archive()
 DIGEST = binding.digest_of(DATA)
 

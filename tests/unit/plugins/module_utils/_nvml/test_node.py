@@ -13,6 +13,8 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, node
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import archives
 
+pytestmark = pytest.mark.pythons
+
 DATA = archives.archive(code={"__init__.py": "", "snapshot.py": "def take(**options):\n    return dict(options, by='the archive')\n"})
 DIGEST = binding.digest_of(DATA)
 

@@ -14,6 +14,8 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, runtime
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import archives, fake_nvml, wheels
 
+pytestmark = pytest.mark.pythons
+
 SMALL = archives.archive(code={"__init__.py": "", "left.py": "from . import right\nanswer = right.answer + 1\n", "right.py": "answer = 6\n"})
 DIGEST = binding.digest_of(SMALL)
 

@@ -381,6 +381,7 @@ def test_after_a_failure_other_gpus_go_on():
 
 # ---- the node's own file ----
 
+@pytest.mark.pythons
 def test_what_is_kept_comes_back(tmp_path):
     place = str(tmp_path / "state")
     assert settings_state.read(place) == {}
@@ -391,6 +392,7 @@ def test_what_is_kept_comes_back(tmp_path):
     assert settings_state.read(place) == {}
 
 
+@pytest.mark.pythons
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema": "x", "gpus": {}}', '{"schema": "gpufleet.settings/1", "gpus": []}',
                                   '{"schema": "gpufleet.settings/1", "gpus": {"a": {"b": {}}}}', '{"schema": "gpufleet.settings/1", "gpus": {"a": 1}}',
                                   '{"schema": "gpufleet.settings/1", "gpus": {"a": {"b": {"value": 1, "load": "x"}}}}'])
@@ -400,6 +402,7 @@ def test_a_file_that_is_damaged_is_an_error(tmp_path, text):
         settings_state.read(str(tmp_path))
 
 
+@pytest.mark.pythons
 def test_a_file_that_others_can_change_or_that_is_a_link_is_not_used(tmp_path):
     settings_state.write({}, str(tmp_path))
     os.chmod(str(tmp_path / "settings.json"), 0o666)
@@ -411,12 +414,14 @@ def test_a_file_that_others_can_change_or_that_is_a_link_is_not_used(tmp_path):
         settings_state.read(str(tmp_path))
 
 
+@pytest.mark.pythons
 def test_a_place_that_cannot_be_written_is_an_error(tmp_path):
     (tmp_path / "state").write_text("")
     with pytest.raises(settings_state.StateError, match="cannot be written"):
         settings_state.write({}, str(tmp_path / "state"))
 
 
+@pytest.mark.pythons
 def test_the_mark_of_a_load(tmp_path):
     assert settings_state.load_mark(str(tmp_path)) is None
     boot = tmp_path / "proc/sys/kernel/random"
@@ -430,6 +435,7 @@ def test_the_mark_of_a_load(tmp_path):
     assert settings_state.load_mark(str(tmp_path)) not in (None, first)
 
 
+@pytest.mark.pythons
 @pytest.mark.parametrize("pid, comm, runs", [("7\n", "nvidia-persiste\n", True), ("7", "bash\n", False), ("8", "nvidia-persiste\n", False), ("x", "", False)])
 def test_whether_the_daemon_runs(tmp_path, pid, comm, runs):
     (tmp_path / "run/nvidia-persistenced").mkdir(parents=True)

@@ -14,6 +14,8 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvm
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml.settingsnode import baseline, rows, settings
 from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
+pytestmark = pytest.mark.pythons
+
 ALL = {"persistence_mode": True, "compute_mode": "exclusive_process", "power_limit_w": 300, "application_clocks_mhz": {"graphics": 1095, "memory": 1215},
        "locked_graphics_clocks_mhz": {"min": 1000, "max": 1200}, "locked_memory_clocks_mhz": {"min": 1215, "max": 1215}, "ecc_mode": False}
 

@@ -15,6 +15,8 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import codes, fields, session, snapshot, subsets
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import fake_nvml, wheels
 
+pytestmark = pytest.mark.pythons
+
 
 @pytest.fixture(params=wheels.VERSIONS)
 def binding(request):

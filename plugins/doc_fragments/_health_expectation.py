@@ -1,0 +1,60 @@
+# -*- coding: utf-8 -*-
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a verdict expects of a node: what was done to it, and what hardware it has. Private to the collection: it may change at any time."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    # _health_options.ARGUMENT_SPEC["expect"]
+    DOCUMENTATION = r"""
+options:
+  expect:
+    description:
+      - What was done to the node on purpose since the baseline, and what hardware it has.
+    type: dict
+    suboptions:
+      reboot:
+        description: Whether it was rebooted. If set, a boot that did not happen, or one that nobody asked for, is a failure.
+        type: bool
+      changes:
+        description:
+          - The RV(health.changes[].key) of values that were changed, or patterns of them such as V(mig_*). They are V(expected) in
+            RV(health.changes). It changes no check.
+        type: list
+        elements: str
+        default: []
+      hardware:
+        description:
+          - What the node should have. It counts in every phase, also when there is a baseline.
+          - Without a baseline what is not said here is what boards of the GPU's name have, where the collection knows them. A node that lacks
+            some of it fails, so that no baseline is taken of it.
+        type: dict
+        suboptions:
+          gpus:
+            description: The number of GPUs. Without it and without a baseline, one that HGX and DGX boards come in, or a partition of them.
+            type: int
+          model:
+            description: NVML's name of every GPU, or a pattern of it such as V(NVIDIA H100*).
+            type: str
+          memory_mib:
+            description: The memory of every GPU in MiB, at least.
+            type: int
+          ecc:
+            description: Whether ECC is on.
+            type: bool
+          nvlinks:
+            description: The number of active NVLinks of every GPU, at least.
+            type: int
+          nvswitches:
+            description: The number of NVSwitches on the PCI bus.
+            type: int
+          pcie_generation:
+            description: The PCIe generation that every link can do, at least.
+            type: int
+          pcie_width:
+            description: The number of PCIe lanes of every GPU, at least.
+            type: int
+"""

@@ -32,6 +32,7 @@ ARGUMENT_SPEC = dict(
     allow_removal=dict(type="list", elements="str", default=[]),
     keep=dict(type="bool", default=False),
     min_free_mib=dict(type="int", default=512),
+    min_free_boot_mib=dict(type="int", default=32),
     require=dict(type="list", elements="str", choices=["gpu", "headers"], default=[]),
     repository_ready=dict(type="bool", default=True),
     apt_lock_timeout_s=dict(type="int", default=300),

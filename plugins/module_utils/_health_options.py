@@ -21,6 +21,19 @@ ARGUMENT_SPEC = {
         "options": {
             "reboot": {"type": "bool"},
             "changes": {"type": "list", "elements": "str", "default": []},
+            "hardware": {
+                "type": "dict",
+                "options": {
+                    "gpus": {"type": "int"},
+                    "model": {"type": "str"},
+                    "memory_mib": {"type": "int"},
+                    "ecc": {"type": "bool"},
+                    "nvlinks": {"type": "int"},
+                    "nvswitches": {"type": "int"},
+                    "pcie_generation": {"type": "int"},
+                    "pcie_width": {"type": "int"},
+                },
+            },
         },
     },
     "since": {

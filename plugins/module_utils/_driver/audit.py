@@ -49,6 +49,7 @@ def decide(facts, wanted_version=None, expect_loaded=True):
         "compute_users": facts["loaded"].get("compute_users"),
         "secure_boot": facts["secure_boot"]["state"],
         "pci": list(facts["pci"] or []),
+        "identity": dict(facts.get("identity") or {}),
         "findings": found,
         "verdict": verdict(found),
         "reboot_safe": safe,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from . import dkms, dpkg, files, firmware, gpu_operator, kernels, libraries, loaded, modules, packages, pci, rpm, secureboot
+from . import dkms, dpkg, files, firmware, gpu_operator, identity, kernels, libraries, loaded, modules, packages, pci, rpm, secureboot
 from .manager import parse_os_release
 from .runner import Runner
 
@@ -35,6 +35,7 @@ def read(root="/", runner=None, uname=os.uname):
         "gsp_disabled": firmware.disabled(root),
         "secure_boot": secureboot.read(root, runner),
         "pci": pci.read(root),
+        "identity": identity.read(root),
         "dpkg": installed(root, runner),
         "dkms": dkms.read(root, runner),
         "operator": gpu_operator.read(root),

@@ -43,6 +43,7 @@ FAULT = {
     "access": re.compile(r"\b(ACCESS_TYPE_\w+)"),
 }
 RESET_WORD = re.compile(r"(?<![\w-])RST:\s*(Yes|No)\b", re.IGNORECASE)
+DRAIN_RESET_WORD = re.compile(r"\bD-RST:\s*(Yes|No)\b", re.IGNORECASE)
 LINK_REGISTERS = re.compile(r"link\s+(-?\d+)\s*\(([^()]*)\)", re.IGNORECASE)
 RECOVERY = re.compile(r"recovery action changed from\s+(?:0x([0-9a-fA-F]+)\s*)?(?:\(([^()]*)\)\s*)?to\s+(?:0x([0-9a-fA-F]+)\s*)?(?:\(([^()]*)\))?")
 NVLINK5 = re.compile(r"(\S+)\s+(non-?fatal|fatal)\s+XC(\d+)\s+i(\d+)\s+Link\s+(-?\d+)\s*\(([^()]*)\)", re.IGNORECASE)
@@ -51,13 +52,23 @@ NVLINK5_CODES = frozenset(range(144, 151))
 LOADING = re.compile(r"NVRM:\s*loading NVIDIA UNIX\b.{0,120}?\s(\d{3}\.\d+(?:\.\d+)?)(?![\w.])")
 GPU_AT = re.compile(r"NVRM:\s*GPU at (?:PCI:)?\s*([0-9a-fA-F:.]+?):?\s+(GPU-[0-9a-fA-F-]{36})")
 NVIDIA_GPU = re.compile(r"NVRM:\s*The NVIDIA GPU\s+([0-9a-fA-F:.]+)")
-NVRM_GPU = re.compile(r"NVRM:\s*GPU\s+(?:at\s+)?(?:PCI:)?([0-9a-fA-F:.]+?):?\s")
+NVRM_GPU = re.compile(r"NVRM:(?:.*\bfor)?\s*GPU\s+(?:at\s+)?(?:PCI:)?([0-9a-fA-F:.]+?):?\s")
 FALLEN = re.compile(r"NVRM:.*fallen off the bus")
-INIT_FAILED = re.compile(r"NVRM:.*\b(?:RmInitAdapter failed|rm_init_adapter\(?\)? failed)")
+INIT_FAILED = re.compile(r"NVRM:.*\b(?:RmInitAdapter failed|rm_init_adapter(?:\(\d*\))? failed)")
 PROBE_FAILED = re.compile(
     r"NVRM:\s*(?:The NVIDIA probe routine (?:failed|was not called)|None of the NVIDIA (?:graphics adapters|devices) were"
     r"|No NVIDIA (?:GPU|graphics adapter) found|This PCI I/O region assigned to your NVIDIA device is invalid)")
+# The kernel's own words, from 6.2 on and before (drivers/base/dd.c).
+PROBED = re.compile(r"\bnvidia (\S+): probe with driver nvidia failed with error|\bnvidia: probe of (\S+) failed with error")
+# What the open driver's kernel_gsp.c, kernel_rc_watchdog_callback.c and kernel_nvlink_gh100.c print beside no XID, or long after one.
+NEEDS_RESET = re.compile(r"NVRM:.*(?:\bGPU likely needs to be reset|RC watchdog: GPU is probably locked)")
+NO_LINK_DETECT = re.compile(r"NVRM:.*(?:postRxDetLinkMask failed|Failed to update Rx Detect Link mask)", re.IGNORECASE)
+PEERMEM = re.compile(r"nvidia-peermem\b.*\bdetected invalid context\b")
 UVM_FATAL = re.compile(r"uvm encountered global fatal error")
+# What a line says whole, but for the GPU.
+PLAIN = (
+    ("fallen_off", FALLEN), ("rm_init_failed", INIT_FAILED), ("probe_failed", PROBE_FAILED), ("probe_failed", PROBED), ("needs_reset", NEEDS_RESET),
+    ("no_link_detect", NO_LINK_DETECT), ("peermem_invalid", PEERMEM), ("uvm_fatal", UVM_FATAL))
 MISMATCH = re.compile(r"NVRM:\s*API mismatch\b")
 MISMATCH_CLIENT = re.compile(r"\bhas the version\s+(\d{3}\.\d+(?:\.\d+)?)")
 MISMATCH_MODULE = re.compile(r"kernel module has the version\s+(\d{3}\.\d+(?:\.\d+)?)")
@@ -68,8 +79,14 @@ TROUBLE = re.compile(
     r"\s*(?:BUG: |Oops: |general protection fault|kernel BUG at |WARNING: |watchdog: BUG: |invalid opcode: |double fault: |stack segment: "
     r"|INFO: task .{1,80} blocked for more than|INFO: rcu_\w+ |Kernel panic)")
 TRACE = re.compile(r"\s*Call [Tt]race:")
+# Reports after which the kernel goes on as before: of its sanitizer (Documentation/dev-tools/ubsan.rst), and the driver's own dumps of its stack,
+# which it prints beside its XIDs, by os_dump_stack of the open modules (kernel-open/nvidia/os-interface.c).
+UBSAN = re.compile(r"\s*UBSAN: ")
+OWN_DUMP = re.compile(r"\bos_dump_stack\+0x[0-9a-f]+.*\[nvidia\]")
 TROUBLE_END = re.compile(r"---\[ end (?:trace|Kernel panic)")
 FRAME = re.compile(r"\+0x[0-9a-f]+(?:/0x[0-9a-f]+)?\s+\[nvidia\w*\b")
+HARMLESS = ("ubsan", "driver_dump")
+HARMLESS_END = re.compile(r"\s*(?:</TASK>|={40,})")
 TROUBLE_RECORDS, TROUBLE_US = 400, 10 * 1000 * 1000
 
 INTERESTING = re.compile(r"NVRM|nvidia|nvswitch|NVLink|\bSXid\b", re.IGNORECASE)
@@ -116,14 +133,9 @@ def parse(line, driver=None):
     found = FABRIC_MANAGER.search(line)
     if found:
         return _fabric_manager(line, found)
-    if FALLEN.search(line):
-        return {"kind": "fallen_off", "pci": _named_gpu(line), "text": short(line)}
-    if INIT_FAILED.search(line):
-        return {"kind": "rm_init_failed", "pci": _named_gpu(line), "text": short(line)}
-    if PROBE_FAILED.search(line):
-        return {"kind": "probe_failed", "pci": None, "text": short(line)}
-    if UVM_FATAL.search(line):
-        return {"kind": "uvm_fatal", "pci": None, "text": short(line)}
+    for kind, pattern in PLAIN:
+        if pattern.search(line):
+            return {"kind": kind, "pci": _named_gpu(line), "text": short(line)}
     found = LOADING.search(line)
     if found:
         return {"kind": "driver_loaded", "pci": None, "version": found.group(1), "text": short(line)}
@@ -138,8 +150,8 @@ def parse(line, driver=None):
 
 
 def _named_gpu(line):
-    found = NVRM_GPU.search(line + " ") or NVIDIA_GPU.search(line)
-    return address(found.group(1)) if found else None
+    found = NVRM_GPU.search(line + " ") or NVIDIA_GPU.search(line) or PROBED.search(line)
+    return address(next(group for group in found.groups() if group)) if found else None
 
 
 def _where(text):
@@ -197,8 +209,10 @@ def _details(event, rest, driver):
     elif code == 31:
         event["fault"] = dict((key, pattern.search(rest).group(1)) for key, pattern in FAULT.items() if pattern.search(rest))
     elif code in (94, 95):
-        found = RESET_WORD.search(rest)
+        found, drained = RESET_WORD.search(rest), DRAIN_RESET_WORD.search(rest)
         event["reset"] = found.group(1).lower() if found else "not said"
+        if drained:
+            event["drain_reset"] = drained.group(1).lower()
     elif code == 74:
         found = LINK_REGISTERS.search(rest)
         if found:
@@ -318,6 +332,11 @@ class Scanner:
         self._trouble = (None, 0, 0)
         self._switch = {}
 
+    @property
+    def followed(self):
+        """The kernel's report of trouble that goes on; what it is may change until it ends. None between them."""
+        return self._trouble[0]
+
     def feed(self, text, when=0):
         """The events of a record: TEXT (it may have several lines) at WHEN (microseconds)."""
         events = []
@@ -368,20 +387,22 @@ class Scanner:
     def _follow(self, line, when):
         """A kernel's report of trouble is one event; it is the driver's as soon as a frame of the driver is in it."""
         event, since, count = self._trouble
-        if event is not None and (count >= TROUBLE_RECORDS or when - since > TROUBLE_US):
+        if event is not None and (count >= TROUBLE_RECORDS or when - since > TROUBLE_US or event["kind"] in HARMLESS and TROUBLE.match(line)):
             event = None
         if event is None:
-            if not TROUBLE.match(line) and not TRACE.match(line):
+            if not TROUBLE.match(line) and not TRACE.match(line) and not UBSAN.match(line):
                 self._trouble = (None, 0, 0)
                 return None
-            event = {"kind": "oops_elsewhere", "pci": None, "text": short(line)}
+            event = {"kind": "ubsan" if UBSAN.match(line) else "oops_elsewhere", "pci": None, "text": short(line)}
             self._trouble = (event, when, 0)
-            if FRAME.search(line):
+            if event["kind"] == "oops_elsewhere" and FRAME.search(line):
                 event["kind"] = "oops"
             return event
         self._trouble = (event, since, count + 1)
-        if event["kind"] != "oops" and FRAME.search(line):
-            event.update(kind="oops", frame=short(line.strip()))
-        if TROUBLE_END.search(line):
+        if event["kind"] == "oops_elsewhere" and FRAME.search(line):
+            # A dump is no report of the kernel's: nothing but the words "Call Trace" goes before it.
+            own = OWN_DUMP.search(line) and TRACE.match(event["text"])
+            event.update(kind="driver_dump" if own else "oops", frame=short(line.strip()))
+        if TROUBLE_END.search(line) or event["kind"] in HARMLESS and HARMLESS_END.match(line):
             self._trouble = (None, 0, 0)
         return None

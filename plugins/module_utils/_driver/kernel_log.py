@@ -21,7 +21,14 @@ from .runner import Runner
 SCHEMA = "gpufleet.kernel-log/1"
 TAIL_LINES = 40
 MAX_EVENTS = 1000
-MAX_ALIKE = 20
+# Of events that a verdict cannot tell apart the first ones are kept, after them the first of each burst, and always the last: it is the state now.
+MAX_ALIKE, MAX_BURSTS = 20, 100
+BURST_US = 60 * 1000 * 1000
+# Of a log with too many different events the last ones: nobody can judge all of it, and a person reads how it ended.
+LAST_EVENTS = 100
+
+# The log's clock is not the one of CLOCK_MONOTONIC, which NTP slews, and runs away from it.
+DRIFT, DRIFT_US = 1.001, 60 * 1000 * 1000
 
 STEP = "Read it as root (become: true) on the node itself, not in a container without /dev/kmsg."
 
@@ -65,9 +72,9 @@ class _Reading:
         self.position = None
         # since_us: from where on nothing is missing; 0 is the start of the kernel, None that it cannot be told.
         self.complete, self.since_us = None, None
-        self.start, usable = _start(watermark, self.boot_id)
+        self.start, usable = _start(watermark, self.boot_id, self.now_us)
         if not usable:
-            self.problems.append("the watermark %r is no position in a kernel log, so every event of this boot counts" % (watermark,))
+            self.problems.append("the watermark %r is no position in the kernel log up to now, so every event of this boot counts" % (watermark,))
         if self.boot_id is None:
             self.problems.append("the boot id cannot be read, so it cannot be told which boot the log is of")
         ring = kmsg.read(files.under(root, "/dev/kmsg"), clock)
@@ -138,8 +145,11 @@ class _Gap:
         self.start_us, self.start_seq, self.index, self.following = start_us, start_seq, index, following
 
 
-def _start(watermark, boot_id):
-    """(seq, monotonic_us) after which events count, (None, None) for all of this boot; and whether the watermark could be used."""
+def _start(watermark, boot_id, now_us):
+    """(seq, monotonic_us) after which events count, (None, None) for all of this boot; and whether the watermark could be used.
+
+    One that lies in the future would hide what happens until then.
+    """
     if watermark is None:
         return (None, None), True
     if not isinstance(watermark, dict) or not isinstance(watermark.get("boot_id"), str):
@@ -147,6 +157,8 @@ def _start(watermark, boot_id):
     if watermark["boot_id"] != boot_id:
         return (None, None), True
     seq, moment = (_natural(watermark.get(key)) for key in ("seq", "monotonic_us"))
+    if moment is not None and moment > now_us * DRIFT + DRIFT_US:
+        return (None, None), False
     return (seq, moment), seq is not None or moment is not None
 
 
@@ -159,6 +171,8 @@ def _contradiction(records, start):
     seq, moment = start
     if seq is not None and records[-1].seq < seq:
         return "the kernel log ends with record %d, before the watermark's %d: it is another log, so all of it counts" % (records[-1].seq, seq)
+    if moment is not None and moment > max(record.monotonic_us for record in records):
+        return "the kernel log ends before the time of the watermark: it is another log, or a watermark of the future, so all of it counts"
     if seq is not None and moment is not None:
         # The watermark holds the newest time of all records up to its own, so its own record is never newer.
         for record in records:
@@ -221,6 +235,7 @@ def _answer(reading, lines):
     scanner = kernel_lines.Scanner()
     events, shown = _Kept(), []
     saw_loading = False
+    followed = None
     for record in kmsg.joined(reading.records) if reading.source == "kmsg" else reading.records:
         found = scanner.feed(record.text, record.monotonic_us)
         saw_loading = saw_loading or any(event["kind"] == "driver_loaded" for event in found)
@@ -228,16 +243,25 @@ def _answer(reading, lines):
             shown += record.text.splitlines()[:64]
             if len(shown) > 4096:
                 shown = kernel_lines.tail(shown, lines)
+        if followed is not None and scanner.followed is not followed:
+            events.add(followed)
+            followed = None
         if _counts(record, reading.start):
             for event in found:
                 event.update(seq=record.seq, monotonic_us=record.monotonic_us)
                 if record.facility:
                     event["written_by"] = "a process"
-                events.add(event)
+                if event is scanner.followed:
+                    followed = event  # whose report of trouble it is, its later lines say
+                else:
+                    events.add(event)
+    if followed is not None:
+        events.add(followed)
+    kept = events.kept()
     if not saw_loading:
-        _fill_driver(events.kept, loaded.read(reading.root)["version"])
+        _fill_driver(kept, loaded.read(reading.root)["version"])
     suppressed = events.suppressed()
-    counted = {"events": len(events.kept), "suppressed": len(suppressed)}
+    counted = {"events": len(kept), "suppressed": len(suppressed)}
     problems = list(reading.problems)
     complete = reading.complete
     if events.overflown:
@@ -245,7 +269,7 @@ def _answer(reading, lines):
         problems.append("the kernel log has more than %d different events" % (MAX_EVENTS,))
     return {
         "schema": SCHEMA, "boot_id": reading.boot_id, "source": reading.source, "position": reading.position, "watermark": reading.watermark,
-        "complete": complete, "since_us": reading.since_us, "read_at_us": reading.now_us, "events": events.kept, "suppressed": suppressed, "counted": counted,
+        "complete": complete, "since_us": reading.since_us, "read_at_us": reading.now_us, "events": kept, "suppressed": suppressed, "counted": counted,
         "gpus": scanner.uuids, "tail": kernel_lines.tail(shown, lines), "problem": "; ".join(problem for problem in problems if problem),
     }
 
@@ -270,37 +294,51 @@ def _fill_driver(events, version):
 
 
 class _Kept:
-    """Events, of those alike only the first ones; the others are counted."""
+    """Events, of those alike some only; the others are counted."""
 
     def __init__(self):
-        self.kept = []
         self.alike = {}
+        self.number = 0
+        self.latest = collections.deque(maxlen=LAST_EVENTS)
         self.overflown = False
 
     def add(self, event):
+        self.number += 1
         key = _key(event)
         entry = self.alike.get(key)
         if entry is None:
-            if len(self.alike) >= MAX_EVENTS or len(self.kept) >= 4 * MAX_EVENTS:
+            if len(self.alike) >= MAX_EVENTS:
                 self.overflown = True
+                self.latest.append((self.number, event))
                 return
-            entry = self.alike[key] = {"event": event, "seen": 0, "last_us": None}
+            entry = self.alike[key] = {"first": [], "last": None, "seen": 0, "before_us": event["monotonic_us"]}
         entry["seen"] += 1
-        if entry["seen"] <= MAX_ALIKE:
-            self.kept.append(event)
+        burst = event["monotonic_us"] - entry["before_us"] >= BURST_US
+        entry["before_us"] = event["monotonic_us"]
+        if len(entry["first"]) < MAX_ALIKE or burst and len(entry["first"]) < MAX_BURSTS:
+            entry["first"].append((self.number, event))
+            entry["last"] = None
         else:
-            entry["last_us"] = event["monotonic_us"]
+            entry["last"] = (self.number, event)
+
+    def kept(self):
+        """In the order of the log."""
+        numbered = list(self.latest)
+        for entry in self.alike.values():
+            numbered += entry["first"] + ([entry["last"]] if entry["last"] else [])
+        return [event for dummy, event in sorted(numbered, key=lambda item: item[0])]
 
     def suppressed(self):
         """How many events were left out, by what they are: {"kind", "pci", "code", "count", "last_us"}."""
         totals = {}
         for entry in self.alike.values():
-            if entry["seen"] > MAX_ALIKE:
-                event = entry["event"]
+            left_out = entry["seen"] - len(entry["first"]) - bool(entry["last"])
+            if left_out:
+                event = entry["first"][0][1]
                 key = (event["kind"], event.get("pci") or event.get("uuid"), event.get("xid", event.get("sxid")))
                 total = totals.setdefault(key, {"kind": key[0], "pci": key[1], "code": key[2], "count": 0, "last_us": 0})
-                total["count"] += entry["seen"] - MAX_ALIKE
-                total["last_us"] = max(total["last_us"], entry["last_us"])
+                total["count"] += left_out
+                total["last_us"] = max(total["last_us"], entry["before_us"])
         return sorted(totals.values(), key=lambda total: (total["kind"], str(total["pci"]), str(total["code"])))
 
 
@@ -309,6 +347,7 @@ def _key(event):
     nvlink = event.get("nvlink5") or {}
     recovery = event.get("recovery") or {}
     return (event["kind"], event.get("pci"), event.get("uuid"), event.get("xid", event.get("sxid")), event.get("fatal"), event.get("place"),
-            event.get("reset"), event.get("link"), tuple(event.get("registers") or ()), recovery.get("to"), recovery.get("to_text"),
+            event.get("reset"), event.get("drain_reset"), event.get("version"), event.get("link"), tuple(event.get("registers") or ()),
+            recovery.get("to"), recovery.get("to_text"),
             nvlink.get("unit"), nvlink.get("fatal"), nvlink.get("intr_info"), nvlink.get("error_status"), event.get("client"), event.get("module"),
             event.get("cause"), event.get("driver"))

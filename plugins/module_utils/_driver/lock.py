@@ -15,6 +15,8 @@ import os
 import signal
 import time
 
+# In the environment of a call that belongs to an attempt of a rollout; claim.FENCE.
+FENCE = "GPUFLEET_FENCE"
 # The options of every module that takes it; the fragment _node_lock documents them.
 ARGUMENTS = {"lock_timeout_s": {"type": "int", "default": 600}, "rollout_id": {"type": "str"}, "step": {"type": "str"}}
 DEFAULT_PATH = "/run/gpufleet.lock"
@@ -24,11 +26,18 @@ POLL_S = 0.5
 class LockTimeout(Exception):
     """The lock was not free before the deadline. ``holder`` is what is known of who has it."""
 
-    def __init__(self, path, timeout_s, holder):
+    def __init__(self, path, timeout_s, holder, words=""):
         self.path = path
         self.timeout_s = timeout_s
         self.holder = holder
-        super().__init__(describe(path, timeout_s, holder))
+        super().__init__(words or describe(path, timeout_s, holder))
+
+
+class Fenced(LockTimeout):
+    """The lock is free, and not for this call: it belongs to an attempt of a rollout that has been followed by another one."""
+
+    def __init__(self, path, why):
+        super().__init__(path, 0, {}, str(why))
 
 
 class NodeLock:
@@ -37,6 +46,8 @@ class NodeLock:
     The lock is a flock on a file that is never removed. It is freed when the last process that has it open ends: hand
     ``lock.fd`` to commands (``Runner(pass_fds=[lock.fd])``), so that a module that is killed leaves the lock with the
     command that is still running.
+
+    A call that belongs to an attempt of a rollout (:data:`FENCE` in its environment) gets it only while the node belongs to that attempt.
     """
 
     def __init__(self, path=DEFAULT_PATH, owner=None, timeout_s=0):
@@ -55,13 +66,29 @@ class NodeLock:
                 if time.monotonic() >= deadline:
                     raise LockTimeout(self.path, self.timeout_s, read_holder(self.path))
                 time.sleep(min(POLL_S, max(0.01, deadline - time.monotonic())))
+            attempt = self._admitted()
         except BaseException:
             os.close(fd)
             raise
         self.waited_s = round(time.monotonic() - started, 3)
         self.fd = fd
-        self._write(dict(self.owner, pid=os.getpid(), started=time.time()))
+        owner = {key: value for key, value in self.owner.items() if value is not None}
+        self._write(dict(attempt, **dict(owner, pid=os.getpid(), started=time.time())))
         return self
+
+    def _admitted(self):
+        """What this call says of its attempt, once it has the lock: whoever had it before may have been the next attempt."""
+        text = os.environ.get(FENCE, "")
+        if not text:
+            return {}
+        from . import claim  # here, so that this file is of use by itself
+
+        try:
+            claim.require(text)
+        except claim.ClaimError as exc:
+            raise Fenced(self.path, exc) from None
+        mine = claim.from_token(text)[0]
+        return {"rollout_id": mine["rollout_id"], "attempt": mine["attempt"]}
 
     def release(self):
         if self.fd is None:
@@ -163,7 +190,7 @@ def describe(path, timeout_s, holder):
     """One paragraph for an operator: who holds the node, since when, and what to do."""
     pid = holder.get("pid")
     who = "process %s" % pid if pid else "an unnamed process"
-    details = ["%s %s" % (key, holder[key]) for key in ("module", "step", "rollout_id") if holder.get(key)]
+    details = ["%s %s" % (key, holder[key]) for key in ("module", "step", "rollout_id", "attempt") if holder.get(key)]
     if holder.get("age_s") is not None:
         details.append("for %d s" % holder["age_s"])
     others = ["%s (%s)" % (item["pid"], item["comm"]) for item in holder.get("processes", []) if item["pid"] != pid]

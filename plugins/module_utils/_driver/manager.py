@@ -124,7 +124,10 @@ class Manager:
         """Holds of packages that are gone: nothing is left of them unless the manager keeps a list."""
 
     def filesystems(self, paths):
-        """``{path: {"device", "free"}}`` for the nearest directory that exists; a path that cannot be read is left out."""
+        """``{path: {"device", "free", "files", "read_only"}}`` for the nearest directory that exists; a path that cannot be read is left out.
+
+        ``free`` is in bytes, ``files`` the number of files that can still be made, None where the file system does not count them.
+        """
         found = {}
         for path in paths:
             real = self.path(path)
@@ -132,7 +135,9 @@ class Manager:
                 real = os.path.dirname(real)
             try:
                 stat = os.statvfs(real)
-                found[path] = {"device": os.stat(real).st_dev, "free": stat.f_bavail * stat.f_frsize}
+                found[path] = {"device": os.stat(real).st_dev, "free": stat.f_bavail * stat.f_frsize,
+                               "files": stat.f_favail if stat.f_files else None,  # btrfs makes them as they are needed
+                               "read_only": bool(stat.f_flag & os.ST_RDONLY)}
             except OSError:
                 continue
         return found

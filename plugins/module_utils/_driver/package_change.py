@@ -173,28 +173,30 @@ class PackageChange:
             return plan["transaction"]
 
     def plan_disk(self, plan):
-        """Room for the archives, the packages and the DKMS build, each on the file system it goes to."""
-        only_archives = self.options["state"] == "downloaded"
+        """Room for the archives, the packages and the DKMS build, each on the file system it goes to.
+
+        Archives are brought so that the packages can be installed next, on a node that was drained for it: there has to be room for that already.
+        """
         if plan["refusals"]:
             return
-        options = self.manager.download_options(plan["broken"]) if only_archives else self.manager.fix_options(plan["broken"])
+        options = self.manager.download_options(plan["broken"]) if self.options["state"] == "downloaded" else self.manager.fix_options(plan["broken"])
         missing = self.manager.to_download(plan["arguments"], options)
         plan["download_bytes"] = sum(missing.values())
-        delta = 0
-        if not only_archives:
-            changed = [item for kind in ("install", "upgrade", "downgrade") for item in plan["transaction"][kind]]
-            others = [item["name"] for item in changed if item["name"] not in plan["index"]]
-            sizes = dict(plan["index"], **(self.manager.index(NO_NAMES, others) if others else {}))
-            for item in changed:
-                new = [record["installed_kib"] for record in sizes.get(item["name"], []) if record["version"] == item["version"]]
-                old = plan["installed"].get(item["name"], {})
-                delta += (new[0] if new else 0) * 1024 - (old["size_kib"] * 1024 if old.get("installed") else 0)
-        builds = not only_archives and bool(plan["resolved"]["dkms_name"])
+        changed = [item for kind in ("install", "upgrade", "downgrade") for item in plan["transaction"][kind]]
+        others = [item["name"] for item in changed if item["name"] not in plan["index"]]
+        sizes = dict(plan["index"], **(self.manager.index(NO_NAMES, others) if others else {}))
+        delta = None if transaction.is_empty(plan["transaction"]) else 0
+        for item in changed:
+            new = [record["installed_kib"] for record in sizes.get(item["name"], []) if record["version"] == item["version"]]
+            old = plan["installed"].get(item["name"], {})
+            delta += (new[0] if new else 0) * 1024 - (old["size_kib"] * 1024 if old.get("installed") else 0)
+        builds = bool(plan["resolved"]["dkms_name"]) and not transaction.is_empty(plan["transaction"])
         needs = transaction.disk_needs(
             plan["download_bytes"], delta, len(self.manager.kernels()), self.manager.initrd_bytes(), builds, self.manager.name)
         plan["disk"] = needs
         free = self.manager.filesystems(needs)
-        plan["refusals"] += transaction.decide_disk(needs, free, self.options["min_free_mib"] * packages.MIB, self.manager.name)
+        plan["refusals"] += transaction.decide_disk(
+            needs, free, self.options["min_free_mib"] * packages.MIB, self.manager.name, self.options["min_free_boot_mib"] * packages.MIB)
 
     def plan_keep(self, plan):
         """What goes into the node's store: what is installed and would be changed, for the way back, and what takes its place."""

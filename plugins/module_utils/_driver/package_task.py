@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+from . import package_locks
+
 
 def tolerated(module, plan):
     """Check mode on a node whose repository is not there yet: it cannot be known, which is no failure."""
@@ -22,9 +24,22 @@ def refuse(module, plan, change):
     module.fail_json(msg="%s %s" % (before, words), changed=bool(change.actions), **change.answer(plan))
 
 
+def planned(change, acting):
+    """The plan, made when nobody else is at work with the package manager; it refuses while somebody is."""
+    plan, manager = change.plan(), change.manager
+    if change.options["state"] == "resolved" or not (plan["refusals"] or change.would_change(plan)):
+        return plan
+    timeout_s = manager.lock_timeout_s if acting else min(package_locks.LOOK_S, manager.lock_timeout_s)
+    found, waited = package_locks.wait(lambda: package_locks.held(manager.name, manager.root), timeout_s)
+    if waited and not found:
+        return change.plan()  # it was of what that other run was changing
+    plan["refusals"] += package_locks.refusals(found, timeout_s)
+    return plan
+
+
 def run(module, change, acting):
     """Plan, then act unless told not to; answers the result."""
-    plan = change.plan()
+    plan = planned(change, acting)
     if acting and module.params["state"] != "downloaded" and not plan["lacking"] and change.repair(plan):
         plan = change.plan()
     if plan["refusals"]:

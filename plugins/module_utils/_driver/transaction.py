@@ -144,42 +144,72 @@ def differences(installed, wanted):
 
 # --- disk -----------------------------------------------------------------------------------------------------------
 
+# Inodes: the source of NVIDIA's module and what is compiled of it are about 2,000 files, its packages some hundreds; /boot gets an initrd or two.
+FILES, BOOT_FILES = 5000, 16
+
+
 def disk_needs(download_bytes, installed_delta_bytes, kernels, initrd_bytes, with_build=True, manager="apt"):
-    """Bytes a change needs below each path, generously: ``{path: bytes}``."""
+    """Bytes a change needs below each path, generously: ``{path: bytes}``. A path that is written and need not grow is 0, one left alone is None.
+
+    ``installed_delta_bytes`` is by how much the installed packages grow, None where none changes.
+    """
     builds = max(1, kernels) if with_build else 0
     return {
-        WORDS[manager]["cache"]: max(0, download_bytes),
-        "/usr": max(0, installed_delta_bytes),
-        "/var/lib/dkms": builds * DKMS_BUILD_MIB * MIB,
-        "/lib/modules": builds * DKMS_MODULES_MIB * MIB,
-        "/boot": 2 * initrd_bytes if with_build else 0,
+        WORDS[manager]["cache"]: download_bytes or None,
+        "/usr": None if installed_delta_bytes is None else max(0, installed_delta_bytes),
+        "/var/lib/dkms": builds * DKMS_BUILD_MIB * MIB or None,
+        "/lib/modules": builds * DKMS_MODULES_MIB * MIB or None,
+        "/boot": 2 * initrd_bytes if with_build else None,
     }
 
 
-def decide_disk(needs, filesystems, min_free_bytes, manager="apt"):
-    """``needs`` is ``{path: bytes}``, ``filesystems`` ``{path: {"device", "mount", "free"}}``; paths on one file system add up."""
+def decide_disk(needs, filesystems, min_free_bytes, manager="apt", min_free_boot_bytes=None):
+    """``needs`` is as ``disk_needs`` answers, ``filesystems`` as ``Manager.filesystems``; paths on one file system add up.
+
+    A file system that holds nothing but /boot keeps ``min_free_boot_bytes``; one that holds more obeys the larger limit.
+    """
+    limits = {"/boot": min_free_bytes if min_free_boot_bytes is None else min_free_boot_bytes}
     refusals = []
     grouped = {}
     for path, need in needs.items():
-        if need <= 0:
+        if need is None:
             continue
         system = filesystems.get(path)
         if system is None:
             refusals.append(refusal("disk_unknown", [], path, "free space can be read", "The free space of %s cannot be read." % path,
                                     "look at the file system of %s on the node" % path))
             continue
-        group = grouped.setdefault(system["device"], {"need": 0, "paths": [], "free": system["free"]})
+        if system.get("read_only"):
+            refusals.append(refusal("disk_read_only", [], "%s is mounted read-only" % path, "a file system that can be written",
+                                    "The file system of %s is mounted read-only, and the change writes there; nothing was changed." % path,
+                                    "find out why (dmesg shows errors of the file system), mount it writable, then run again"))
+            continue
+        group = grouped.setdefault(system["device"], {"need": 0, "paths": [], "free": system["free"], "files": system.get("files"), "limit": 0})
         group["need"] += need
+        group["limit"] = max(group["limit"], limits.get(path, min_free_bytes))
         group["paths"].append(path)
     for group in grouped.values():
-        if group["free"] - group["need"] < min_free_bytes:
-            paths = ", ".join(sorted(group["paths"]))
-            found = "%d MiB free" % (group["free"] // MIB)
-            expected = "%d MiB for the change and %d MiB left over" % (-(-group["need"] // MIB), min_free_bytes // MIB)
-            refusals.append(refusal(
-                "disk", [], found, expected,
-                "Not enough disk space on the file system of %s: %s, needed are %s." % (paths, found, expected),
-                "free space there (old kernels, %s), then run again" % WORDS[manager]["clean"]))
+        refusals += _too_full(group, manager)
+    return refusals
+
+
+def _too_full(group, manager):
+    """Refusals of one file system. One that only swaps files for others needs no room."""
+    paths, clean, refusals = ", ".join(sorted(group["paths"])), WORDS[manager]["clean"], []
+    if group["need"] > 0 and group["free"] - group["need"] < group["limit"]:
+        found = "%d MiB free" % (group["free"] // MIB)
+        expected = "%d MiB for the change and %d MiB left over" % (-(-group["need"] // MIB), group["limit"] // MIB)
+        refusals.append(refusal(
+            "disk", [], found, expected,
+            "Not enough disk space on the file system of %s: %s, needed are %s." % (paths, found, expected),
+            "free space there (old kernels, %s), then run again" % clean))
+    least = FILES if group["paths"] != ["/boot"] else BOOT_FILES
+    if group["need"] > 0 and group["files"] is not None and group["files"] < least:
+        found, expected = "room for %d more files" % group["files"], "room for %d" % least
+        refusals.append(refusal(
+            "disk_files", [], found, expected,
+            "The file system of %s has %s, needed is %s: it has no inodes left, whatever space it has." % (paths, found, expected),
+            "look for many small files with du --inodes -x, remove them (%s), then run again" % clean))
     return refusals
 
 

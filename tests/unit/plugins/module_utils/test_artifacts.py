@@ -13,6 +13,8 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _artifacts
 
+pytestmark = pytest.mark.pythons
+
 FILES = {"a": b"", "b": b"\x00\xff" * 5000}
 
 

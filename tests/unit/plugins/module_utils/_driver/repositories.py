@@ -29,7 +29,7 @@ ROOT_OF_ITS_OWN = [] if os.geteuid() == 0 else ["unshare", "--map-root-user"]
 def call(argv, ok=(0,), **options):
     assert shutil.which(argv[0], path=ENVIRONMENT["PATH"]), "%s is not on this machine: install package %s (tests/tools/host-packages.txt)" % (
         argv[0], TOOLS.get(argv[0], argv[0]))
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False, env=ENVIRONMENT, stdin=subprocess.DEVNULL, **options)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=1800, check=False, env=ENVIRONMENT, stdin=subprocess.DEVNULL, **options)
     assert ok is None or done.returncode in ok, "%s\n%s%s" % (" ".join(argv), done.stdout, done.stderr)
     return done.returncode, done.stdout, done.stderr
 
@@ -37,7 +37,8 @@ def call(argv, ok=(0,), **options):
 # The module's options, for a change of driver packages.
 OPTIONS = dict(
     flavour="open", kernel_module="dkms", source=None, components=[], floors=[], running_floors=False, state="present", extra_packages=[], hold=True, pin=True,
-    pin_file="/etc/apt/preferences.d/driver.pref", dkms_build="postinst", allow_removal=[], min_free_mib=0, require=[], keep=False, exclude_unattended=None,
+    pin_file="/etc/apt/preferences.d/driver.pref", dkms_build="postinst", allow_removal=[], min_free_mib=0,
+    min_free_boot_mib=0, require=[], keep=False, exclude_unattended=None,
 )
 
 

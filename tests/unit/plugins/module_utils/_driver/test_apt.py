@@ -11,6 +11,8 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import apt, manager
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.fake_apt import SET, FakeMachine, fixture, index, installed
 
+pytestmark = pytest.mark.pythons
+
 
 def test_os_release():
     found = manager.parse_os_release(fixture("os-release_bookworm.txt"))

@@ -18,6 +18,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.package
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import repositories
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import stub_packages as stubs
 
+pytestmark = pytest.mark.pythons
+
 PIN = "/etc/apt/preferences.d/driver.pref"
 OPTIONS = dict(repositories.OPTIONS, version="580.178.04")
 NEW, OLD = "580.178.04-0ubuntu0.24.04.1", "580.173.02-0ubuntu0.24.04.1"

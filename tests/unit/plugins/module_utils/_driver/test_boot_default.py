@@ -12,6 +12,8 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import boot_default, kernels
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.recordings import KERNEL, Recorded, kernel, recorded, write
 
+pytestmark = pytest.mark.pythons
+
 OLD = "6.1.0-49-amd64"
 NEW = "535.261.03"
 

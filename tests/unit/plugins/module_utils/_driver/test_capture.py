@@ -14,6 +14,8 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import capture
 
+pytestmark = pytest.mark.pythons
+
 
 def python(code, *words):
     return [sys.executable, "-c", code] + list(words)
@@ -37,8 +39,8 @@ def test_exactly_the_limit_is_not_cut():
 
 def test_one_that_hangs_is_killed_and_what_it_wrote_is_kept():
     began = time.monotonic()
-    answer = capture.run(python("import time; print('so far', flush=True); time.sleep(600)"), 1, 1000)
-    assert time.monotonic() - began < 30
+    answer = capture.run(["/bin/sh", "-c", "echo so far; exec sleep 600"], 1, 1000)
+    assert time.monotonic() - began < 300
     assert (answer.state, answer.data, answer.left_behind) == ("timeout", b"so far\n", None)
     assert answer.message.endswith("did not end within 1 s")
 
@@ -48,7 +50,7 @@ def test_one_that_cannot_be_ended_is_left_behind_and_named():
     began = time.monotonic()
     answer = capture.run(python("import time; time.sleep(600)"), 0.3, 1000, kill=lambda pid: None)
     try:
-        assert time.monotonic() - began < 30, "its caller goes on"
+        assert time.monotonic() - began < 300, "its caller goes on"
         assert answer.state == "timeout"
         assert "its process %d cannot be ended and was left behind" % (answer.left_behind,) in answer.message
         assert os.getsid(answer.left_behind) == answer.left_behind, "it has a session of its own"
@@ -60,8 +62,8 @@ def test_one_that_cannot_be_ended_is_left_behind_and_named():
 
 def test_a_child_that_keeps_the_pipe_is_not_waited_for():
     began = time.monotonic()
-    answer = capture.run(["/bin/sh", "-c", "echo done; sleep 20 &"], 15, 1000)
-    assert time.monotonic() - began < 12
+    answer = capture.run(["/bin/sh", "-c", "echo done; sleep 60 &"], 600, 1000)
+    assert time.monotonic() - began < 55
     assert (answer.state, answer.rc, answer.data) == ("ok", 0, b"done\n")
 
 

@@ -14,6 +14,8 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import dkms
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.recordings import KERNEL, Recorded, link, recorded, write
 
+pytestmark = pytest.mark.pythons
+
 V = "535.261.03"
 
 

@@ -18,6 +18,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.dkms_ta
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.fake_dkms import ARCH, FakeNode, make_archive
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.recordings import KERNEL, recorded, write
 
+pytestmark = pytest.mark.pythons
+
 OLD, NEW, SECOND = "535.216.03", "535.261.03", "6.1.0-49-amd64"
 
 

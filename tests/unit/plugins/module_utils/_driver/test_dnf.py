@@ -12,6 +12,8 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import dnf
 
+pytestmark = pytest.mark.pythons
+
 FIXTURES = pathlib.Path(__file__).parent / "fixtures" / "dnf"
 OLD, NEW = "3:575.57.08-1.el9", "3:580.95.05-1.el9"
 

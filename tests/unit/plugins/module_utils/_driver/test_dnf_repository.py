@@ -18,6 +18,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.package
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import repositories
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import stub_packages as stubs
 
+# Runs on main only: it is dnf itself that takes part; what is read and written around it is tried with every Python by test_dnf.py and test_apt_repository.py.
+
 OPTIONS = dict(repositories.OPTIONS, version="580.95.05")
 OLD, NEW = "3:575.57.08-1.el9", "3:580.95.05-1.el9"
 SET = {"kmod-nvidia-open-dkms", "libnvidia-cfg", "libnvidia-ml", "nvidia-driver-cuda", "nvidia-driver-cuda-libs", "nvidia-kmod-common", "nvidia-modprobe",
@@ -139,7 +141,7 @@ def test_prebuilt_modules(machine):
     (kernels / "vmlinuz").write_bytes(b"")
     plan = run(machine, flavour="proprietary", kernel_module="prebuilt")
     assert versions(machine)["kmod-nvidia-580.95.05-5.14.0-503.22.1"] == "3:580.95.05-3.el9_5" and "dkms" not in versions(machine)
-    assert plan["resolved"]["stream"] == "nvidia-driver:580" and plan["resolved"]["trees"] == {} and plan["disk"]["/var/lib/dkms"] == 0
+    assert plan["resolved"]["stream"] == "nvidia-driver:580" and plan["resolved"]["trees"] == {} and plan["disk"]["/var/lib/dkms"] is None
     assert run(machine, flavour="open")["resolved"]["obsolete"] == ["kmod-nvidia-580.95.05-5.14.0-503.22.1"]
     assert "kmod-nvidia-580.95.05-5.14.0-503.22.1" not in versions(machine)
 

@@ -14,6 +14,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import 
 
 from . import recordings
 
+pytestmark = pytest.mark.pythons
+
 XML = "<nvidia_smi_log>\n<process_info><process_name>%s</process_name></process_info>\n</nvidia_smi_log>\n"
 UUID = "GPU-5d2f3c1a-0b8e-4f6a-9a53-2f1d8f5f7c10"
 

@@ -11,6 +11,8 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import floors, workloads
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver._cuda_branches import BRANCHES
 
+# Runs on main only: it decides; the patterns take versions and conditions apart, and no file or program is read.
+
 # as images of NVIDIA have it
 IMAGE = ("cuda>=12.4 brand=tesla,driver>=470,driver<471 brand=unknown,driver>=470,driver<471 brand=nvidia,driver>=470,driver<471 "
          "brand=tesla,driver>=535,driver<536 brand=nvidia,driver>=535,driver<536")

@@ -12,6 +12,8 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import hold_reading, holds, kernel_set
 
+pytestmark = pytest.mark.pythons
+
 DAY = 24 * 3600
 NOW = 1000 * DAY
 

@@ -11,6 +11,8 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import apt, dnf, holds
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.fake_apt import fixture
 
+pytestmark = pytest.mark.pythons
+
 DAY, NOW = 24 * 3600, 1_800_000_000
 OLD = {"version": "1-1", "since": NOW - 30 * DAY, "exact": True}
 

@@ -17,11 +17,18 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import 
 
 from . import recordings
 
+pytestmark = pytest.mark.pythons
+
 RECORDED = json.loads(recordings.recorded("journal/systemd-252.json"))
 BOOT = RECORDED["boot_id"]
 RING = [kmsg.parse(line.encode()) for line in RECORDED["kmsg"]]
 # journald was running from here on, by more than the clocks may differ.
 WATCHED = next(number for number, record in enumerate(RING) if record.text == "probe0: port 1(probe1) entered blocking state")
+
+
+def moment_after_all():
+    """When the log is read: after all that was recorded, whatever the clock of this machine says."""
+    return 10.0 ** 7
 
 
 def answer(argv, timeout=60):
@@ -68,22 +75,22 @@ def test_every_entry_is_understood_and_is_the_record_of_the_ring():
 def test_the_journal_bridges_a_ring_that_was_overwritten(root):
     later = WATCHED + 10
     assert RING[later].facility == 0
-    found = kernel_log.read(root(later), answer, mark(WATCHED + 1))
+    found = kernel_log.read(root(later), answer, mark(WATCHED + 1), clock=moment_after_all)
     assert (found["source"], found["complete"], found["problem"]) == ("kmsg", True, "")
     assert found["since_us"] == RING[WATCHED + 1].monotonic_us
 
 
 def test_what_journald_says_it_missed_is_not_bridged(root):
-    found = kernel_log.read(root(WATCHED + 10), answer, mark(0))
+    found = kernel_log.read(root(WATCHED + 10), answer, mark(0), clock=moment_after_all)
     assert found["complete"] is False
     assert "the journal does not hold what is gone" in found["problem"]
 
 
 def test_the_journal_stands_in_for_a_ring_that_cannot_be_read(root):
-    found = kernel_log.read(root(None), answer, mark(WATCHED + 1))
+    found = kernel_log.read(root(None), answer, mark(WATCHED + 1), clock=moment_after_all)
     assert (found["source"], found["complete"]) == ("journal", True)
     assert found["position"] == {"boot_id": BOOT, "seq": None, "monotonic_us": RING[-1].monotonic_us}
-    assert kernel_log.read(root(None), answer, mark(0))["complete"] is False, "it began too late"
+    assert kernel_log.read(root(None), answer, mark(0), clock=moment_after_all)["complete"] is False, "it began too late"
     said = kernel_log.evidence(root(None), answer, 5)
     assert (said["source"], said["lines"], len(said["recent"])) == ("journal", [], 5)
     assert said["recent"][-1].endswith("] probe0: port 1(probe1) entered disabled state"), "journald's own words are not the kernel's"

@@ -12,6 +12,8 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import kernel_lines
 
+pytestmark = pytest.mark.pythons
+
 GOLDEN = json.loads((pathlib.Path(__file__).parent / "fixtures" / "kernel" / "golden.json").read_text(encoding="utf-8"))
 
 
@@ -98,6 +100,38 @@ def test_an_oops_is_the_drivers_only_if_one_of_its_frames_is_in_it():
     assert [(event["kind"], event["text"][:30], event["frame"]) for event in events] == [
         ("oops", "BUG: kernel NULL pointer deref", "_nv011234rm+0x1c/0x40 [nvidia]")]
     assert [event["kind"] for event in scan(["Call Trace:", " uvm_va_block_find+0x1/0x2 [nvidia_uvm]"])[1]] == ["oops"]
+
+
+UBSAN = [
+    "UBSAN: array-index-out-of-bounds in /var/lib/dkms/nvidia/535.171.04/build/nvidia-uvm/uvm_pmm_gpu.c:2038:44",
+    "index 0 is out of range for type 'uvm_gpu_chunk_t *[*]'",
+    "CPU: 24 PID: 3014 Comm: python3 Tainted: P           O       6.8.0-31-generic #31-Ubuntu",
+    "Call Trace:", " <TASK>", " dump_stack_lvl+0x48/0x70", " __ubsan_handle_out_of_bounds+0xc6/0x110",
+    " uvm_pmm_gpu_alloc+0x2f5/0x6d0 [nvidia_uvm]", " </TASK>",
+]
+DUMP = [
+    "CPU: 3 PID: 99 Comm: nvidia-smi Tainted: P           OE", "Call Trace:", " <TASK>", " dump_stack_lvl+0x44/0x5c",
+    " os_dump_stack+0xe/0x20 [nvidia]", " _nv011486rm+0x334/0x3c0 [nvidia]", " </TASK>",
+]
+
+
+@pytest.mark.parametrize("lines, kinds", [
+    (UBSAN, ["ubsan"]),
+    (UBSAN[:-1] + ["---[ end trace ]---"], ["ubsan"]),
+    (UBSAN[:-1] + ["=" * 80], ["ubsan"]),
+    (["NVRM: Xid (PCI:0000:1b:00): 119, pid=99, name=nvidia-smi, Timeout waiting for RPC from GSP0!"] + DUMP, ["xid", "driver_dump"]),
+    # What is more than that is told, before, after and within.
+    (UBSAN + TRACE, ["ubsan", "oops_elsewhere"]),
+    (UBSAN + ["Call Trace:", " nvidia_ioctl+0x60/0x1f0 [nvidia]"], ["ubsan", "oops"]),
+    (UBSAN[:-1] + TRACE[:1] + [" nvidia_ioctl+0x60/0x1f0 [nvidia]"], ["ubsan", "oops"]),
+    (DUMP + ["Call Trace:", " nvidia_ioctl+0x60/0x1f0 [nvidia]"], ["driver_dump", "oops"]),
+    (DUMP[:-1] + TRACE[:1] + [" nvidia_ioctl+0x60/0x1f0 [nvidia]"], ["driver_dump", "oops"]),
+    (["WARNING: CPU: 3 PID: 99 at x.c:1"] + DUMP, ["oops"]),
+    (["Call Trace:", " nvidia_ioctl+0x60/0x1f0 [nvidia]", " os_dump_stack+0xe/0x20 [nvidia]"], ["oops"]),
+    (["Call Trace:", " os_dump_stack+0xe/0x20 [other]", " nvidia_ioctl+0x60/0x1f0 [nvidia]"], ["oops"]),
+])
+def test_reports_after_which_the_kernel_goes_on_are_no_oops(lines, kinds):
+    assert [event["kind"] for event in scan(lines)[1]] == kinds
 
 
 def test_what_follows_an_oops_by_far_is_not_in_it():

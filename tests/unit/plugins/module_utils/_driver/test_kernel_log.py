@@ -8,10 +8,14 @@ from __future__ import annotations
 import errno
 import json
 import os
+import pathlib
+import tempfile
 
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import journal, kernel_log, kmsg
+
+pytestmark = pytest.mark.pythons
 
 BOOT = "dea7c902-66eb-48ec-83a1-ac93694122df"
 OTHER = "11111111-66eb-48ec-83a1-ac93694122df"
@@ -306,13 +310,76 @@ def test_the_driver_of_a_line_is_the_loaded_one_only_if_no_other_was_loaded_sinc
 def test_a_flood_is_counted_and_not_kept(machine):
     machine.kmsg(record(0, FIRST), *[record(seq, XID % ("1b", 31)) for seq in range(1, 501)])
     found = machine.read()
-    assert len(found["events"]) == kernel_log.MAX_ALIKE and found["complete"] is True
-    assert found["suppressed"] == [{"kind": "xid", "pci": "0000:1b:00.0", "code": 31, "count": 500 - kernel_log.MAX_ALIKE, "last_us": 500000}]
-    assert found["counted"] == {"events": kernel_log.MAX_ALIKE, "suppressed": 1}
+    assert [event["seq"] for event in found["events"]] == [*range(1, kernel_log.MAX_ALIKE + 1), 500] and found["complete"] is True
+    assert found["suppressed"] == [{"kind": "xid", "pci": "0000:1b:00.0", "code": 31, "count": 500 - kernel_log.MAX_ALIKE - 1, "last_us": 500000}]
+    assert found["counted"] == {"events": kernel_log.MAX_ALIKE + 1, "suppressed": 1}
     machine.kmsg(record(0, FIRST), *[record(seq, XID % ("1b", seq)) for seq in range(1, 1200)])
     found = machine.read()
     assert found["complete"] is None and "different events" in found["problem"]
-    assert len(json.dumps(found)) < 400000
+    assert len(json.dumps(found)) < 500000
+    assert codes(found) == [*range(1, kernel_log.MAX_EVENTS + 1), *range(1200 - kernel_log.LAST_EVENTS, 1200)], "how it began, and how it ended"
+
+
+def test_of_what_comes_again_and_again_every_burst_is_kept(machine):
+    """Whether it came more often than the policy allows is the verdict's to say."""
+    bursts = [record(1 + 10 * burst + line, XID % ("1b", 63), 1000 + 2 * burst * kernel_log.BURST_US + line) for burst in range(50) for line in range(10)]
+    machine.kmsg(record(0, FIRST), *bursts)
+    found = machine.read(clock=lambda: 40000.0)
+    begun = {event["monotonic_us"] // (2 * kernel_log.BURST_US) for event in found["events"]}
+    assert begun == set(range(50)) and len(found["events"]) <= kernel_log.MAX_ALIKE + 50
+
+
+STATES = {0: "None", 1: "GPU Reset Required", 2: "Node Reboot Required"}
+
+
+def changed(before, now):
+    return "NVRM: Xid (PCI:0000:1b:00): 154, GPU recovery action changed from 0x%x (%s) to 0x%x (%s)" % (before, STATES[before], now, STATES[now])
+
+
+def test_the_last_state_is_kept_however_often_it_changed():
+    hypothesis = pytest.importorskip("hypothesis", reason="ansible-test's environment has no hypothesis; plain pytest runs these")
+    st = hypothesis.strategies
+
+    @hypothesis.given(st.lists(st.sampled_from(sorted(STATES)), min_size=1, max_size=300), st.integers(0, 90))
+    def holds(states, seconds):
+        with tempfile.TemporaryDirectory() as directory:
+            machine = Machine(pathlib.Path(directory))
+            lines = [record(0, FIRST)]
+            for number, (before, now) in enumerate(zip([0] + states, states), 1):
+                lines.append(record(number, changed(before, now), 1000 + number * seconds * 1000000))
+            machine.kmsg(*lines)
+            found = machine.read(clock=lambda: 40000.0)
+        assert found["complete"] is True and found["events"][-1]["seq"] == len(states)
+        assert found["events"][-1]["recovery"]["to"] == states[-1]
+        assert [event["seq"] for event in found["events"]] == sorted(event["seq"] for event in found["events"])
+        assert len(found["events"]) + sum(entry["count"] for entry in found["suppressed"]) == len(states)
+
+    holds()
+
+
+TRACE = ("BUG: unable to handle page fault", "Call Trace:", " other_function+0x1/0x2 [%s]", "---[ end trace 0 ]---")
+
+
+@pytest.mark.parametrize("others", [0, kernel_log.MAX_ALIKE, 3 * kernel_log.MAX_ALIKE])
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_hang_of_the_driver_is_seen_behind_those_of_others(machine, others, ends):
+    lines = [line for dummy in range(others) for line in (TRACE[0], TRACE[1], TRACE[2] % "mlx5_core", TRACE[3])]
+    lines += [TRACE[0], TRACE[1], TRACE[2] % "mlx5_core", TRACE[2] % "nvidia"] + ([TRACE[3]] if ends else [])
+    lines += [TRACE[0], TRACE[1], TRACE[2] % "mlx5_core", TRACE[3]] if ends else []
+    machine.kmsg(record(0, FIRST), *[record(seq, line) for seq, line in enumerate(lines, 1)])
+    found = machine.read()
+    assert [event["seq"] for event in found["events"] if event["kind"] == "oops"] == [4 * others + 1]
+    assert {event["kind"] for event in found["events"]} == ({"oops", "oops_elsewhere"} if others or ends else {"oops"})
+    assert [event["seq"] for event in found["events"]] == sorted(event["seq"] for event in found["events"])
+
+
+@pytest.mark.parametrize("moment, counts", [(5000, False), (5001, True), (10 ** 9, True), (10 ** 15, True)])
+@pytest.mark.parametrize("seq", [4, None])
+def test_a_watermark_in_the_future_hides_nothing(machine, seq, moment, counts):
+    machine.ring(0, 5, r3=XID % ("1b", 79))
+    found = machine.read({"boot_id": BOOT, "seq": seq, "monotonic_us": moment}, clock=lambda: 1000.0)
+    assert codes(found) == ([79] if counts else []) and (found["complete"] is None) == counts
+    assert bool(found["problem"]) == counts
 
 
 def test_what_differs_for_a_verdict_is_never_left_out(machine):

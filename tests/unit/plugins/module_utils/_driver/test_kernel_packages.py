@@ -16,6 +16,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.dnf imp
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.transaction import nothing
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.recordings import kernel, write
 
+pytestmark = pytest.mark.pythons
+
 OLD, NEW = "6.1.0-50-amd64", "6.1.0-56-amd64"
 RELEASED, SECURITY = "6.1.176-1", "6.1.192-2"
 APT = list(kernel_set.PATTERNS["apt"])

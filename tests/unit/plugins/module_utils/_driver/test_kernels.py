@@ -12,6 +12,8 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import kernels
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.recordings import KERNEL, Recorded, kernel, link, recorded, write
 
+pytestmark = pytest.mark.pythons
+
 OLD = "6.1.0-49-amd64"
 NOTHING = Recorded({})
 SUB = "gnulinux-advanced-/dev/vda1"

@@ -13,6 +13,8 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import keyring
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import repositories
 
+pytestmark = pytest.mark.pythons
+
 
 @pytest.fixture(name="signers", scope="module")
 def _signers():

@@ -14,6 +14,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver._sets_debian import DEBIAN
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.fake_apt import SET, fixture, index, installed
 
+pytestmark = pytest.mark.pythons
+
 NEW, OLD, NEWEST = "535.261.03-1", "535.216.03-2~bpo12+1", "535.309.01-0+deb12u1"
 
 
@@ -264,7 +266,7 @@ GIB = 1024 ** 3
     ({"/usr": 10, "/boot": 1, "/var/lib/dkms": 2}, 0, []),
 ])
 def test_disk(free, min_free, refused):
-    needs = {"/usr": 2 * GIB, "/boot": GIB, "/var/lib/dkms": 2 * GIB, "/var/cache/apt/archives": 0}
+    needs = {"/usr": 2 * GIB, "/boot": GIB, "/var/lib/dkms": 2 * GIB, "/var/cache/apt/archives": None}
     systems = dict((path, {"device": number, "free": int(value * GIB)}) for number, (path, value) in enumerate(free.items()))
     found = transaction.decide_disk(needs, systems, min_free * GIB)
     assert [item["id"] for item in found] == ["disk"] * len(refused)
@@ -286,7 +288,8 @@ def test_disk_needs_count_a_build_for_every_kernel():
     one, three = (transaction.disk_needs(1, 2, kernels, 10) for kernels in (1, 3))
     assert three["/var/lib/dkms"] == 3 * one["/var/lib/dkms"] > 0
     assert transaction.disk_needs(1, -5, 3, 10, with_build=False) == {
-        "/var/cache/apt/archives": 1, "/usr": 0, "/var/lib/dkms": 0, "/lib/modules": 0, "/boot": 0}
+        "/var/cache/apt/archives": 1, "/usr": 0, "/var/lib/dkms": None, "/lib/modules": None, "/boot": None}
+    assert set(transaction.disk_needs(0, None, 3, 10, with_build=False).values()) == {None}
 
 
 # systems

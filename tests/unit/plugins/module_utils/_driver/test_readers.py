@@ -24,6 +24,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import 
 )
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.recordings import KERNEL, Recorded, kernel, link, recorded, write
 
+pytestmark = pytest.mark.pythons
+
 MODULE = "/lib/modules/%s/updates/dkms/nvidia-current.ko" % KERNEL
 BANNER = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.261.03  Thu May 22 12:00:00 UTC 2025\nGCC version:  gcc 12\n"
 OPEN_BANNER = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  535.261.03  Release Build  (x@y)\n"

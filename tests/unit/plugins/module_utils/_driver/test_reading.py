@@ -9,6 +9,8 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import reading
 
+pytestmark = pytest.mark.pythons
+
 SECTIONS = ("audit", "system", "kernel_log")
 
 

@@ -240,6 +240,7 @@ def test_users_go_before_what_they_use(table, expected):
     assert references.order(table) == expected
 
 
+@pytest.mark.pythons
 def test_references_are_read_from_sys_module(tmp_path):
     base = "/sys/module/"
     assert references.read(str(tmp_path)) is None
@@ -258,6 +259,7 @@ def test_references_are_read_from_sys_module(tmp_path):
     assert references.foreign(table) == {"far": ["strange"], "strange": ["nvidia"]} and references.unknown(table) == ["nvidia_fs"]
 
 
+@pytest.mark.pythons
 @pytest.mark.parametrize(("paths", "unit", "pod", "job"), [
     (["/system.slice/nvidia-persistenced.service"], PERSISTENCED, None, None),
     (["/kubepods/burstable/pod%s/0123456789ab" % POD], None, POD, None),
@@ -275,6 +277,7 @@ def test_whom_a_process_works_for(paths, unit, pod, job):
     assert holders.owner(paths) == {"unit": unit, "pod": pod, "job": job}
 
 
+@pytest.mark.pythons
 def test_units_by_name():
     said = "Id=a.service\nNames=a.service b.service\nLoadState=loaded\nActiveState=active\n\n"
     said += "Id=c.service\nNames=c.service\nLoadState=not-found\nActiveState=inactive\n"

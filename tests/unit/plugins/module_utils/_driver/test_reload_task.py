@@ -13,6 +13,8 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.reload_task import Task
 from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
+pytestmark = pytest.mark.pythons
+
 OLD, NEW, RELEASE = simnode.OLD, simnode.NEW, simnode.RELEASE
 FIRST, SECOND = "nvidia-dcgm.service", "nvidia-persistenced.service"
 OPTIONS = {"policy": "auto", "services": [FIRST, SECOND], "version": None, "force": False, "nvswitch": True, "settle_s": 1.0, "stop_timeout_s": 10}

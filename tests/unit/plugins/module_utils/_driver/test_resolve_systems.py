@@ -15,6 +15,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver._sets i
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import fake_apt
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import stub_packages as stubs
 
+# Runs on main only: it decides; what apt and dnf say is read in test_apt.py and test_dnf.py.
+
 RELEASES = {
     "debian12": {"ID": "debian", "VERSION_ID": "12"}, "debian13": {"ID": "debian", "VERSION_ID": "13"},
     "jammy": {"ID": "ubuntu", "VERSION_ID": "22.04"}, "noble": {"ID": "ubuntu", "VERSION_ID": "24.04"},

@@ -28,6 +28,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import 
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import systemtree as tree
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.recordings import Recorded, link, recorded, write
 
+pytestmark = pytest.mark.pythons
+
 
 @pytest.fixture
 def root(tmp_path):

@@ -11,6 +11,8 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import packages, transaction
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import stub_packages as stubs
 
+# Runs on main only: it decides; what apt and dnf say is read in test_apt.py and test_dnf.py.
+
 NOBLE = packages.table_for({"ID": "ubuntu", "VERSION_ID": "24.04"})
 ROCKY = packages.table_for({"ID": "rocky", "VERSION_ID": "9.6"})
 DEB, RPM, OLD_RPM = "580.178.04-0ubuntu0.24.04.1", "3:580.95.05-1.el9", "3:575.57.08-1.el9"
@@ -101,7 +103,37 @@ def test_streams_count_as_a_change_and_are_told():
 
 @pytest.mark.parametrize("manager,path,words", [("apt", "/var/cache/apt/archives", "apt-get clean"), ("dnf", "/var/cache/dnf", "dnf clean packages")])
 def test_downloads_have_a_place_of_their_own(manager, path, words):
-    needs = transaction.disk_needs(10, 0, 1, 0, False, manager)
+    needs = transaction.disk_needs(10, None, 1, 0, False, manager)
     assert needs[path] == 10
     refusal, = transaction.decide_disk(needs, {path: {"device": 1, "free": 5}}, 0, manager)
     assert refusal["id"] == "disk" and words in refusal["next_step"]
+
+
+@pytest.mark.parametrize("boot, root, same, refused", [
+    (100, 600, False, False), (40, 600, False, True), (100, 500, False, True), (600, 600, True, False), (200, 200, True, True)])
+def test_boot_has_a_limit_of_its_own_unless_it_shares_a_file_system(boot, root, same, refused):
+    systems = {"/boot": {"device": 2 if not same else 1, "free": boot}, "/usr": {"device": 1, "free": root}}
+    found = transaction.decide_disk({"/boot": 20, "/usr": 50}, systems, 512, min_free_boot_bytes=32)
+    assert [item["id"] for item in found] == (["disk"] if refused else [])
+
+
+def test_a_file_system_mounted_read_only_is_refused():
+    systems = {"/boot": {"device": 2, "free": 10 ** 9, "read_only": True}, "/usr": {"device": 1, "free": 10 ** 9, "read_only": False}}
+    assert [item["id"] for item in transaction.decide_disk({"/boot": 20, "/usr": 50}, systems, 0)] == ["disk_read_only"]
+    assert [item["id"] for item in transaction.decide_disk({"/boot": 0, "/usr": 50}, systems, 0)] == ["disk_read_only"], "written, if it need not grow"
+    assert transaction.decide_disk({"/boot": None, "/usr": 50}, systems, 0) == [], "what is not written may be read-only"
+
+
+@pytest.mark.parametrize("files, boot_files, need, refused", [
+    (transaction.FILES, transaction.BOOT_FILES, 50, []), (transaction.FILES - 1, 100, 50, ["/usr"]), (10 ** 6, transaction.BOOT_FILES - 1, 50, ["/boot"]),
+    (0, 0, 50, ["/boot", "/usr"]), (None, None, 50, []), (0, 100, 0, [])])
+def test_a_file_system_without_inodes_is_refused(files, boot_files, need, refused):
+    systems = {"/boot": {"device": 2, "free": 10 ** 9, "files": boot_files}, "/usr": {"device": 1, "free": 10 ** 9, "files": files}}
+    found = transaction.decide_disk({"/boot": 20, "/usr": need, "/lib/modules": None}, systems, 0)
+    assert [item["id"] for item in found] == ["disk_files"] * len(refused)
+    assert all("file system of %s has room for" % path in item["message"] for item, path in zip(found, refused))
+
+
+def test_a_file_system_that_is_short_of_both_says_both():
+    found = transaction.decide_disk({"/usr": 50}, {"/usr": {"device": 1, "free": 0, "files": 0}}, 0)
+    assert [item["id"] for item in found] == ["disk", "disk_files"]

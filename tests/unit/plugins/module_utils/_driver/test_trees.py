@@ -16,6 +16,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import 
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.fake_dkms import CONF, FakeNode, make_archive
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.recordings import KERNEL, recorded
 
+pytestmark = pytest.mark.pythons
+
 V, ARCH = "535.261.03", "x86_64"
 
 

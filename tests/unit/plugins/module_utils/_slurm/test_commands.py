@@ -10,6 +10,8 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._slurm import commands
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._slurm import answers
 
+pytestmark = pytest.mark.pythons
+
 
 def slurm(*found, **known):
     """A cluster that answers the same to everything, unless known says otherwise of a command."""

@@ -10,6 +10,8 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._slurm import records, states
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._slurm import answers
 
+pytestmark = pytest.mark.pythons
+
 # The word; base and flags; whether it is closed; what it does; whether a reboot is pending.
 STATES = [
     ("IDLE", "IDLE", "", False, "idle", False),

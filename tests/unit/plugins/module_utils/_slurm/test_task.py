@@ -11,6 +11,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._slurm import c
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._slurm import answers, fake_slurm
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._slurm.fake_slurm import Cluster
 
+pytestmark = pytest.mark.pythons
+
 OURS = "gpufleet:tok-1 driver upgrade"
 DRAINS = "scontrol update nodename=n1 state=drain reason=" + OURS
 RESUMES = "scontrol update nodename=n1 state=resume"

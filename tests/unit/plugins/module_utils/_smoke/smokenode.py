@@ -46,9 +46,9 @@ def test(node, environment=None, **options):
     """(document, snapshot) of the node's test; ENVIRONMENT is added to the process's."""
     options.setdefault("library_path", library(node))
     options.setdefault("stuck_file", str(node.root / "stuck"))
-    variables = dict(node.environment, PYTHONPATH=str(wheels.path(wheels.VERSIONS[-1])), PYTHONDONTWRITEBYTECODE="1")
+    variables = dict(node.environment, PYTHONPATH=str(wheels.path(wheels.VERSIONS[-1])))
     variables.update(environment or {})
     done = subprocess.run([sys.executable, "-c", CODE, str(PLUGINS), json.dumps(options)], env=variables, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=120, check=False)
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -12,6 +12,8 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._smoke import dcgm
 
+pytestmark = pytest.mark.pythons
+
 FIXTURES = pathlib.Path(__file__).parent / "fixtures"
 
 

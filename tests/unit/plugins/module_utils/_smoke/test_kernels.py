@@ -12,6 +12,8 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._smoke import kernels, tests
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._smoke import ptx
 
+pytestmark = pytest.mark.pythons
+
 VERSION, TARGET, PARSED = ptx.parse(kernels.PTX)
 AT, OTHER, THIRD, RESULT = 0x10000, 0x20000, 0x30000, 0x40000
 

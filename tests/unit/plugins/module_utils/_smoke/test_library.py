@@ -11,6 +11,8 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._smoke import library
 
+pytestmark = pytest.mark.pythons
+
 CACHE = """1234 libs found in cache `/etc/ld.so.cache'
 \tlibcudart.so.11.0 (libc6,x86-64) => /usr/lib/libcudart.so.11.0
 \tlibcuda.so.1 (libc6) => /usr/lib/i386-linux-gnu/libcuda.so.1

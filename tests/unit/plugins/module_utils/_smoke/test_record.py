@@ -15,6 +15,8 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._smoke import smokenode
 
+pytestmark = pytest.mark.pythons
+
 CHECKOUT = pathlib.Path(smokenode.__file__).resolve().parents[5]
 
 
@@ -26,9 +28,9 @@ def node(tmp_path, tmp_path_factory):
 
 
 def record(node, out, *arguments):
-    environment = dict(node.environment, PYTHONPATH=str(wheels.path(wheels.VERSIONS[-1])), PYTHONDONTWRITEBYTECODE="1")
+    environment = dict(node.environment, PYTHONPATH=str(wheels.path(wheels.VERSIONS[-1])))
     return subprocess.run([sys.executable, "-m", "tests.sim.record_smoke", str(out)] + list(arguments), env=environment, cwd=str(CHECKOUT),
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=120, check=False)
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=600, check=False)
 
 
 def test_a_recording_holds_the_measurements_and_no_identity(node, tmp_path):

@@ -1,0 +1,199 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""The node's claim: which rollout may change it, in which attempt. Ledgers know nothing of each other; they meet on the node.
+
+What is held as ``found`` is the claim that lies on the node, None where there is none; ``problem`` says why it cannot be told.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+
+NAME = "claim.json"
+SCHEMA = "gpufleet.claim/1"
+HELD, QUARANTINED = "held", "quarantined"
+# Which rollout it is: its name, and the ledger that it is in. A ledger that was made anew is another one, whatever its rollouts are called.
+WHOSE = ("ledger", "rollout_id")
+# Which attempt of it: a number that grows, and the run that it belongs to, since two copies of one ledger count alike.
+WHICH = WHOSE + ("attempt", "run")
+TEXTS = ("ledger", "rollout_id", "run", "plan", "controller", "time", "state")
+# Says in a task's environment which attempt it belongs to.
+FENCE = "GPUFLEET_FENCE"
+
+
+class ClaimError(Exception):
+    """The node is not this rollout's; the message says whose it is."""
+
+
+def parse(text):
+    """(claim, problem) of the text of a claim."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None, "it is not JSON"
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+        return None, "it is not of schema %s" % SCHEMA
+    wrong = [key for key in TEXTS if not isinstance(found.get(key), str)]
+    if not isinstance(found.get("attempt"), int) or isinstance(found.get("attempt"), bool):
+        wrong.append("attempt")
+    return (None, "it has no usable %s" % ", ".join(wrong)) if wrong else (found, "")
+
+
+def read(directory):
+    """(claim, problem) of a node."""
+    path = os.path.join(directory, NAME)
+    try:
+        with open(path, encoding="utf-8") as stream:
+            text = stream.read(65536)
+    except (FileNotFoundError, NotADirectoryError):
+        return None, ""  # where a file lies in the directory's place, room says so
+    except (OSError, UnicodeDecodeError) as exc:
+        return None, "its claim %s cannot be read: %s" % (path, exc)
+    found, why = parse(text)
+    return found, "its claim %s cannot be read: %s" % (path, why) if why else ""
+
+
+def write(directory, claim):
+    """Put a claim in the place of the one that lies there; whoever reads it finds either, also after a loss of power."""
+    if not os.path.isdir(directory):
+        os.makedirs(directory)
+        os.chmod(directory, 0o755)  # whatever the umask
+    path = os.path.join(directory, NAME)
+    new = "%s.%d" % (path, os.getpid())
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    try:
+        with os.fdopen(fd, "w", encoding="utf-8") as stream:
+            os.fchmod(stream.fileno(), 0o644)
+            stream.write(json.dumps(dict(claim, schema=SCHEMA, fence=fence(claim)), indent=4, sort_keys=True) + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.rename(new, path)
+    except BaseException:
+        os.unlink(new)
+        raise
+    settle(directory)
+
+
+def remove(directory):
+    os.unlink(os.path.join(directory, NAME))
+    settle(directory)
+
+
+def settle(directory):
+    """Have the names in a directory on disk."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+# What a claim, a baseline and the marks of a rollout take at most.
+ROOM_BYTES, ROOM_FILES = 1024 * 1024, 16
+
+
+def room(directory, statvfs=os.statvfs):
+    """Why nothing could be written to the directory, or to where it would be made; empty when it could."""
+    place = os.path.abspath(directory)
+    while not os.path.lexists(place) and place != os.path.dirname(place):
+        place = os.path.dirname(place)
+    if not os.path.isdir(place):
+        return "%s is no directory%s" % (place, "" if place == directory else ", and %s would lie in it" % directory)
+    try:
+        found = statvfs(place)
+    except OSError as exc:
+        return "the file system of %s cannot be asked: %s" % (place, exc)
+    if found.f_flag & os.ST_RDONLY:
+        return "the file system of %s is mounted read-only" % place
+    free = found.f_bavail * found.f_frsize
+    if free < ROOM_BYTES:
+        return "the file system of %s has %d KiB left, and %d KiB are needed" % (place, free // 1024, ROOM_BYTES // 1024)
+    # A file system that counts none makes them as they are needed (statvfs(3)).
+    if found.f_files and found.f_favail < ROOM_FILES:
+        return "the file system of %s has room for %d more files, and %d are needed" % (place, found.f_favail, ROOM_FILES)
+    return ""
+
+
+def alike(one, other, keys=WHICH):
+    return bool(one and other) and all(one.get(key) == other.get(key) for key in keys)
+
+
+def described(found):
+    """Whose a node is, in words."""
+    return "%s by rollout %s (attempt %d, begun on %s) since %s" % (found["state"], found["rollout_id"], found["attempt"], found["controller"], found["time"])
+
+
+def refusal(found, problem, mine, over=None):
+    """Why this attempt may not have the node; empty when it may.
+
+    C(over) is a claim that was given up by name, or that its own ledger knows to be settled: it alone may be taken over from another rollout.
+    """
+    if problem:
+        return problem
+    if found is None or alike(found, over):
+        return ""
+    if not alike(found, mine, WHOSE):
+        return "it is %s%s" % (described(found), ", of another ledger" if found["ledger"] != mine["ledger"] else "")
+    if found["attempt"] < mine["attempt"] or alike(found, mine):
+        return ""
+    return "it is %s: this is attempt %d, of an older copy of the ledger" % (described(found), mine["attempt"])
+
+
+def fence(claim):
+    """An attempt in one word, which is in the claim too, so that one search of its text finds whether it still holds."""
+    return "%s:%d:%s:%s" % (claim["run"], claim["attempt"], claim["ledger"], claim["rollout_id"])
+
+
+def token(claim, directory):
+    """The attempt that a task belongs to, and where the node keeps its claim, for the task's environment."""
+    return "%s:%s" % (fence(claim), os.path.join(directory, NAME))
+
+
+def from_token(text):
+    """(attempt, path of the claim) of a token; nothing for a task that belongs to no rollout."""
+    if not text:
+        return None
+    words = text.split(":", 4)
+    if len(words) != 5 or not words[1].isdigit():
+        raise ClaimError("%s is %r; expected run:attempt:ledger:rollout:path. Nothing was done." % (FENCE, text))
+    return {"run": words[0], "attempt": int(words[1]), "ledger": words[2], "rollout_id": words[3]}, words[4]
+
+
+def fenced(found, problem, mine):
+    """Why a call of an attempt is refused that began with the node's claim; empty when the node still has it."""
+    if problem:
+        return problem
+    if found is None:
+        return "it has given the node up"
+    return "" if alike(found, mine) else "the node is %s" % described(found)
+
+
+def require(text):
+    """Refuse a call of an attempt that the node does not belong to any more. TEXT is the token of the task's environment."""
+    known = from_token(text)
+    if known is None:
+        return
+    mine, path = known
+    found, problem = read(os.path.dirname(path))
+    why = fenced(found, problem, mine)
+    if why:
+        raise ClaimError("This task belongs to attempt %d of rollout %s, and %s. Nothing was done." % (mine["attempt"], mine["rollout_id"], why))
+
+
+GUARD_RC = 77
+
+
+def guard(text):
+    """What stands before a command of the shell that only the attempt may run that the node belongs to; nothing for a task of no rollout."""
+    known = from_token(text)
+    if known is None:
+        return ""
+    mine, path = known
+    return "grep -qsF -- %s %s || { echo 'the node does not belong to this attempt of the rollout any more' >&2; exit %d; }; " % (
+        shlex.quote('"%s"' % fence(mine)), shlex.quote(path), GUARD_RC)

@@ -1,0 +1,106 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""What the module node_claim does: read the node's marks, take it for a rollout, or give it up."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from . import claim, files, lock
+
+READ, HELD, QUARANTINED, RELEASED = "read", "held", "quarantined", "released"
+MARKER = "quarantine.json"
+SCHEDULED = "/run/systemd/shutdown/scheduled"
+ARGUMENTS = {
+    "state": {"type": "str", "choices": [READ, HELD, QUARANTINED, RELEASED], "default": READ},
+    "directory": {"type": "path", "default": files.OWN},
+    "claim": {"type": "dict"},
+    "over": {"type": "dict"},
+    "lock_timeout_s": {"type": "int", "default": 600},
+}
+
+
+class TaskError(Exception):
+    """Nothing was changed; the message says why."""
+
+
+def going_down(run, root="/"):
+    """Whether the node is about to reboot: systemd stops everything, or has it in its calendar."""
+    return run(["systemctl", "is-system-running"], 20)[1].strip() == "stopping" or os.path.exists(files.under(root, SCHEDULED))
+
+
+def boot_id(root="/"):
+    return files.read_line(files.under(root, "/proc/sys/kernel/random/boot_id"))
+
+
+def looked(params):
+    """What marks the node has. A marker that cannot be looked for raises an OSError."""
+    path = os.path.join(params["directory"], MARKER)
+    try:
+        os.stat(path)
+        marked = True
+    except (FileNotFoundError, NotADirectoryError):
+        marked = False
+    found, problem = claim.read(params["directory"])
+    return {"changed": False, "quarantine": {"exists": marked, "path": path}, "claim": found, "problem": problem, "no_room": claim.room(params["directory"])}
+
+
+def wanted(params):
+    """The claim that the task is about."""
+    mine = dict(params["claim"] or {})
+    missing = [key for key in ("ledger", "rollout_id", "attempt", "run", "plan", "controller") if mine.get(key) in (None, "")]
+    if missing:
+        raise TaskError("claim has no %s. Nothing was changed." % ", ".join(missing))
+    return dict(mine, attempt=int(mine["attempt"]))
+
+
+def perform(params, check, run, lock_path=lock.DEFAULT_PATH, root="/"):
+    """The result of the module. RUN calls commands."""
+    if params["state"] == READ:
+        return looked(params)
+    mine = wanted(params)
+    if check:
+        return dict(looked(params), changed=False)
+    # Whoever changes the node now is waited for: what it began in another attempt ends before this one has the node.
+    owner = {"module": "node_claim", "rollout_id": mine["rollout_id"], "step": params["state"]}
+    with lock.NodeLock(path=lock_path, owner=owner, timeout_s=params["lock_timeout_s"]):
+        before = looked(params)
+        if params["state"] == HELD:
+            return held(params, before, mine, going_down(run, root), root)
+        return settled(params, before, mine)
+
+
+def held(params, before, mine, leaving, root):
+    answer = dict(before, going_down=leaving, boot_id=boot_id(root))
+    why = claim.refusal(before["claim"], before["problem"], mine, params["over"])
+    if why:
+        raise TaskError(why)
+    if leaving or claim.alike(before["claim"], mine):
+        return answer
+    if before["no_room"]:
+        raise TaskError("its claim could not be kept: %s" % before["no_room"])
+    now = dict(mine, state=claim.HELD, time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+    claim.write(params["directory"], now)
+    return dict(answer, changed=True, claim=dict(now, schema=claim.SCHEMA, fence=claim.fence(now)))
+
+
+def settled(params, before, mine):
+    """Give the node up, or say on it that it stays out of service. What belongs to another attempt is left alone."""
+    found = before["claim"]
+    if before["problem"]:
+        raise TaskError(before["problem"])
+    if not claim.alike(found, mine):
+        return before
+    if params["state"] == RELEASED:
+        claim.remove(params["directory"])
+        return dict(before, changed=True, claim=None)
+    if found["state"] != claim.QUARANTINED:
+        now = dict(found, state=claim.QUARANTINED)
+        claim.write(params["directory"], now)
+        return dict(before, changed=True, claim=now)
+    return before

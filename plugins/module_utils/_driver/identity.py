@@ -1,0 +1,52 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to the collection: it may change at any time.
+
+"""Which machine this is, beside its name: the id of its system, the serial number of its board, and its GPUs."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from . import files
+
+MACHINE_ID = re.compile(r"[0-9a-f]{32}")
+GPU_LINE = re.compile(r"^GPU UUID:\s*(\S+)\s*$", re.M)
+UUID = re.compile(r"GPU-[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+# What boards say that were given no serial number.
+NONE = ("", "none", "default string", "not specified", "not available", "not applicable", "n/a", "na", "unknown", "system serial number",
+        "base board serial number", "to be filled by o.e.m.", "to be filled by o.e.m", "serial number", "empty", "oem")
+
+
+def read(root):
+    """``{"machine_id": str|None, "board_serial": str|None, "gpus": [UUID, ...]|None}``; None is what cannot be read or says nothing."""
+    machine = (files.read_line(files.under(root, "/etc/machine-id")) or "").lower()
+    serial = " ".join((files.read_line(files.under(root, "/sys/class/dmi/id/board_serial")) or "").split())
+    return {
+        "machine_id": machine if MACHINE_ID.fullmatch(machine) and len(set(machine)) > 1 else None,
+        "board_serial": serial if says_something(serial) else None,
+        "gpus": gpus(files.under(root, "/proc/driver/nvidia/gpus")),
+    }
+
+
+def says_something(serial):
+    """Whether it is a serial number, and not what stands where one should be."""
+    plain = re.sub(r"[^0-9a-zA-Z]", "", serial)
+    return serial.lower() not in NONE and len(set(plain)) > 1 and not "0123456789".startswith(plain) and not "123456789".startswith(plain)
+
+
+def gpus(base):
+    """UUIDs of the GPUs as the loaded driver tells them without NVML; None unless it tells them of all."""
+    names = files.listing(base)
+    if not names:
+        return None
+    found = []
+    for name in names:
+        told = GPU_LINE.search(files.read_text(os.path.join(base, name, "information"), 65536) or "")
+        if not told or not UUID.fullmatch(told.group(1)):
+            return None
+        found.append(told.group(1).lower().replace("gpu-", "GPU-"))
+    return sorted(found)

@@ -12,6 +12,8 @@ from ansible.module_utils.common.text.converters import to_text
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import claim
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._parking.job import next_look_s
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._parking.waiting import Waiting
 
@@ -40,16 +42,31 @@ class ActionModule(ActionBase):
                 return dict(result, **answer)
             if not answer.get("reboot_required") or self._task.check_mode:
                 return dict(result, **dict(answer, rebooted=False))
+            _controller.require()
             booted = self.reboot(answer, timeout, task_vars)
         return dict(result, **dict(answer, reboot_required=not booted.get("rebooted", False), **booted))
 
     def rebooter(self, timeout):
-        """Ansible's own reboot."""
+        """Ansible's own reboot, with a command that neither a playbook that has ended nor an attempt that the node does not belong to any more gives."""
         task = self._task.copy()
         task.args = {"msg": MESSAGE, "reboot_timeout": timeout}
-        return self._shared_loader_obj.action_loader.get(
+        action = self._shared_loader_obj.action_loader.get(
             REBOOT, task=task, connection=self._connection, play_context=self._play_context, loader=self._loader, templar=self._templar,
             shared_loader_obj=self._shared_loader_obj)
+        found, guard = action.get_shutdown_command, claim.guard(self.token())
+
+        def shutdown(*args, **kwargs):
+            command = found(*args, **kwargs)
+            _controller.require()  # what follows is the command itself
+            return guard + command
+
+        action.get_shutdown_command = shutdown
+        return action
+
+    def token(self):
+        """The attempt of a rollout that this task belongs to; empty when it belongs to none."""
+        found = [one[claim.FENCE] for one in self._task.environment or [] if isinstance(one, dict) and one.get(claim.FENCE)]
+        return str(found[-1]) if found else ""
 
     def reboot(self, answer, timeout, task_vars):
         """What Ansible's own reboot answers; where this worker may be given back, it is as soon as the node has been told to go."""

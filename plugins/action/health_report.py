@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import re
 
@@ -19,7 +20,17 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import 
 display = Display()
 
 NAMES = {"html": "report.html", "json": "report.json", "junit": "junit.xml", "markdown": "report.md"}
+LIMITED = "limited"
 TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z")
+
+
+def known(path):
+    """The nodes of a report that was written before; none where there is no report that can be read."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return set(json.load(stream)["nodes"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
 
 
 class ActionModule(ActionBase):
@@ -41,7 +52,7 @@ class ActionModule(ActionBase):
         asked = {key: text.line(value) for key, value in args["asked"].items() if value not in (None, "", [], {})}
         doc = fleet.document(names, results, args["fail_on"], asked, time)
 
-        dest = os.path.abspath(args["dest"])
+        dest, kept = self.place(args, (task_vars or {}).get("groups") or {})
         paths = {name: os.path.join(dest, NAMES[name]) for name in args["formats"]}
         contents = {NAMES[name]: self.render(name, doc, results) for name in sorted(args["formats"])}
         changed = True
@@ -51,10 +62,23 @@ class ActionModule(ActionBase):
             except OSError as exc:
                 raise AnsibleActionFail("the report cannot be written to %s on the controller: %s; give another dest" % (dest, exc.strerror)) from exc
         lines = precheck.table(doc)
-        for line in lines + (["not written in check mode"] if self._task.check_mode else ["%-9s %s" % (name + ":", paths[name]) for name in sorted(paths)]):
+        places = ["%-9s %s" % (name + ":", paths[name]) for name in sorted(paths)]
+        for line in lines + kept + (["not written in check mode"] if self._task.check_mode else places):
             display.display(line)
         result.update(changed=changed, verdict=doc["verdict"], counts=doc["counts"], failed_nodes=doc["failed_nodes"], table=lines, files=paths)
+        if doc["twins"]:
+            result.update(failed=True, msg=doc["twins"])
         return result
+
+    @staticmethod
+    def place(args, groups):
+        """Where to write, and a line about the report that is left alone; none where there is no such report."""
+        dest = os.path.abspath(args["dest"])
+        others = known(os.path.join(dest, NAMES["json"])) & set(groups.get("all") or []) - set(args["nodes"]) if args["keep_others"] else set()
+        if not others:
+            return dest, []
+        return os.path.join(dest, LIMITED), ["the report in %s knows %s of the inventory and stays as it is" % (
+            dest, text.count(len(others), "other node"))]
 
     @staticmethod
     def render(name, doc, results):

@@ -9,12 +9,13 @@ import datetime
 import getpass
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_control import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import control, ledger, owner, report, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import control, ledger, options, owner, report, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import EXPECTED, RolloutAction
 
 
 class ActionModule(RolloutAction):
     ARGUMENT_SPEC = ARGUMENT_SPEC
+    VARIABLES = dict(options.VARIABLES, **{key: "rollout_" + key for key in ("verb", "nodes", "limits", "user", "reason")})
     EXPECTED = EXPECTED + (control.ControlError,)
 
     def act(self, arguments, task_vars):

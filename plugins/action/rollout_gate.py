@@ -7,16 +7,22 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import os
 import random
 import time
 import uuid
 
+from ansible.errors import AnsibleConnectionFailure
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import claim
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_gate import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._parking.waiting import Waiting
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, holds, ledger, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, gate, holds, ledger, proof, report, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction, numbers, owned_view, progress
 
 ASKED = {state.DRAIN: "drain", state.DOWN: "go down", state.RETURN: "serve again"}
+LOCKED_S = 600  # for what is at work on a node that no controller left half done
+REBOOTING_S = 5.0  # between two looks at a node that is about to reboot
 
 
 class ActionModule(RolloutAction):
@@ -25,11 +31,7 @@ class ActionModule(RolloutAction):
     def act(self, arguments, task_vars):
         node = ledger.check_node(arguments["node"] or task_vars["inventory_hostname"])
         if arguments["mode"] == "none":
-            line = "%s: %s" % (node, " ".join([arguments["step"] or "", "(%s)" % arguments["detail"] if arguments["detail"] else ""]).strip() or "go")
-            self.say(line)
-            return {"answer": "go", "reason": "outside of any rollout", "phase": arguments["phase"], "resume": "", "failure": "",
-                    "documents": {}, "ticket": None, "from_version": None, "to_version": None, "attempt": 0, "position": None, "total": 0, "numbers": {},
-                    "turn": 1, "waited": False, "soak_s": 0, "left_drained": False}
+            return self.by_hand(node, arguments, task_vars)
         book = self.book(arguments)
         for step in filter(None, (arguments["step"], arguments["resume_step"])):
             if state.STEPS.get(step, ("",))[0] != arguments["phase"]:
@@ -53,6 +55,9 @@ class ActionModule(RolloutAction):
                 break
             waited = True
             waiting.pause(min(arguments["poll_s"] * random.uniform(0.8, 1.2), max(0.0, deadline - time.monotonic())), deadline=deadline)
+        mine = answer.pop("claim", None)
+        if mine:
+            answer["fence"] = self.taken(book, arguments, node, mine, answer["resume"], task_vars)
         if answer["answer"] == "wait" and turn >= arguments["max_turns"]:
             answer.update(answer="stop", reason="waited %d turns: %s" % (turn, answer["reason"]))
         line = answer.pop("line")
@@ -63,6 +68,62 @@ class ActionModule(RolloutAction):
         if answer["resume"]:
             answer["documents"] = {name: book.load(node, name) for name in ("baseline", "services")}
         return dict(answer, turn=turn, waited=waited)
+
+    def by_hand(self, node, arguments, task_vars):
+        """The answer outside of any rollout."""
+        if arguments["phase"] == state.DRAIN and arguments["claim_dir"]:
+            self.free(node, arguments, task_vars)
+        line = "%s: %s" % (node, " ".join([arguments["step"] or "", "(%s)" % arguments["detail"] if arguments["detail"] else ""]).strip() or "go")
+        self.say(line)
+        return {"answer": "go", "reason": "outside of any rollout", "phase": arguments["phase"], "resume": "", "failure": "",
+                "documents": {}, "ticket": None, "from_version": None, "to_version": None, "attempt": 0, "position": None, "total": 0, "numbers": {},
+                "turn": 1, "waited": False, "soak_s": 0, "left_drained": False, "fence": ""}
+
+    def free(self, node, arguments, task_vars):
+        """Refuse to take a node by hand that belongs to a rollout."""
+        marks = self.on_node(task_vars, state="read", directory=arguments["claim_dir"])
+        if marks.get("failed") or marks.get("problem"):
+            raise state.StateError("%s cannot be taken: %s. Nothing was changed." % (node, marks.get("problem") or marks.get("msg")))
+        if marks["claim"]:
+            raise state.StateError(
+                "%s cannot be taken by hand: it is %s. It may be half changed. Run that rollout again first, which finishes it or puts it back; or remove "
+                "%s on the node to take it as it is. Nothing was changed." % (
+                    node, claim.described(marks["claim"]), os.path.join(arguments["claim_dir"], claim.NAME)))
+
+    def taken(self, book, arguments, node, mine, resume, task_vars):
+        """Take the node for this attempt: what stands for it in the tasks that change the node. A node that cannot be taken ends here."""
+        deadline = time.monotonic() + arguments["claim_timeout_s"]
+        while True:
+            try:
+                said = self.on_node(
+                    task_vars, state="held", directory=arguments["claim_dir"], claim=mine, over=book.load(node, claims.OVER),
+                    lock_timeout_s=max(1, int(deadline - time.monotonic()) if resume else LOCKED_S))
+            except AnsibleConnectionFailure:
+                # One that an earlier controller left may be rebooting.
+                if not resume or time.monotonic() >= deadline:
+                    raise
+                said = {"going_down": True}
+            if not said.get("failed") and not said.get("going_down"):
+                return claim.token(mine, arguments["claim_dir"])
+            if said.get("failed") or time.monotonic() >= deadline:
+                break
+            time.sleep(min(REBOOTING_S, max(0.0, deadline - time.monotonic())))
+        why = "it was not taken: %s. Nothing was changed in this run" % str(said.get("msg") or "it is about to reboot").rstrip(". ")
+        self.end(book, node, "lost" if resume else "failed", why)
+        self.tell(book, arguments)
+        raise state.StateError("%s: %s." % (node, why))
+
+    def end(self, book, node, ended, why):
+        """Record how a node ended that has leave and was not touched."""
+        identity = self.controller()
+
+        def write(transaction):
+            view = owned_view(transaction, book, identity)
+            transaction.append("state", run=view.run, node=node, state=ended, reason=why, failure=state.LOST if ended == "lost" else state.SOFT)
+            if state.nothing_left(view):
+                transaction.append("end", run=view.run)
+
+        book.transact(write)
 
     def foresee(self, book, phase, node, present):
         """The answer in check mode, when nothing is recorded."""
@@ -87,6 +148,8 @@ class ActionModule(RolloutAction):
             for other in lost:
                 transaction.append("state", run=view.run, node=other.name, state="lost", reason=gate.vanished_reason(other), failure=state.LOST)
             lines = [progress(view, other.name, "lost (%s)" % other.reason) for other in lost]
+            if view.nodes.get(node) is not None:
+                proof.require_version(view.nodes.get(node), arguments["version"])
             decision = self.held(transaction, arguments, found, node, gate.decide(view, phase, node, present, now))
             taken_up = {}
             if decision.answer == "go":
@@ -100,12 +163,15 @@ class ActionModule(RolloutAction):
             if decision.answer == "go" and step:
                 transaction.append("step", run=view.run, node=node, step=step, detail=arguments["detail"])
                 told["begun"] = progress(view, node, "%s%s" % (step, " (%s)" % arguments["detail"] if arguments["detail"] else ""))
-            return dict(told, lost=lines, wrote=bool(transaction.added))
+            if decision.answer == "go" and phase == state.DRAIN and arguments["claim_dir"]:
+                told["claim"] = claims.mine(transaction.name_ledger(), book.rollout_id, told["attempt"], view.run, view.sha256)
+            return dict(told, lost=lines, brakes=report.brakes(view), wrote=bool(transaction.added))
 
         answer = book.transact(decide)
         lost = answer.pop("lost")
         for line in lost:
             self.say(line)
+        self.say_brakes(book, answer.pop("brakes"))
         return answer
 
     @staticmethod
@@ -161,6 +227,7 @@ class ActionModule(RolloutAction):
             # It drained the node and did nothing else to it.
             "left_drained": bool(planned and planned.suspect and any(step.name == "drain" for step in planned.steps)
                                  and not state.reached([step.name for step in planned.steps])),
+            "fence": "",
             "soak_s": view.policy["canary_soak_s"] if planned and planned.canary else 0,
             "ticket": dataclasses.asdict(planned.ticket) if went and planned and planned.ticket else None,
             "attempt": planned.attempt if planned else 0,

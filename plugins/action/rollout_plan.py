@@ -6,58 +6,33 @@
 from __future__ import annotations
 
 import datetime
-import difflib
+import os
 import uuid
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.versions import upstream
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_plan import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import holds, ledger, limits, outbox, owner, plan, store, windows
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller, _variables
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
+    claims,
+    domains,
+    holds,
+    ledger,
+    limits,
+    options,
+    orphans,
+    outbox,
+    owner,
+    plan,
+    probes,
+    proof,
+    store,
+    watcher,
+    windows,
+)
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction, display
 
 # Every number of the policy that is an option; the others are found out here.
 LIMITS = tuple(key for key in limits.DEFAULTS if key in ARGUMENT_SPEC)
 APPROVAL_LETTERS = 8
-# Variables of upgrade.yml: the options of this action, but for those that it finds out or calls otherwise, and those of other tasks.
-OTHERWISE = (
-    "rollout_id", "artifact_dir", "target", "targets", "audits", "markers", "domains", "domain_group_prefix", "variables", "given_version", "role_mode")
-VARIABLES = tuple(sorted(
-    ["rollout_" + key for key in ARGUMENT_SPEC if key not in OTHERWISE]
-    + ["rollout_id", "rollout_version", "rollout_domain_prefix", "rollout_report_dir"]))
-
-
-def failure_domains(groups, prefix, given):
-    """For each host its failure domains by key: those that were given, and the first group with the prefix that holds it."""
-    domains = {name: {str(key): str(value) for key, value in (found or {}).items()} for name, found in (given or {}).items()}
-    key = prefix.rstrip("_-")
-    for group in sorted(name for name in groups if key and name.startswith(prefix)):
-        for host in groups[group]:
-            domains.setdefault(host, {}).setdefault(key, group)
-    return domains
-
-
-def probe(name, audit, marker, domains):
-    """What a driver_audit result and a stat of the quarantine marker say of a node."""
-    audit, marker = audit or {}, marker or {}
-    if audit.get("unreachable") or marker.get("unreachable"):
-        return plan.Probe(name, reachable=False, error=str(audit.get("msg") or marker.get("msg") or ""), domains=domains)
-    found = audit.get("audit") or {}
-    versions = found.get("versions") or {}
-    error = ""
-    if audit.get("failed") or "audit" not in audit:
-        error = str(audit.get("msg") or "driver_audit gave no answer")
-    elif "stat" not in marker:
-        error = str(marker.get("msg") or "its quarantine marker could not be looked for")
-    quarantined = "%s lies on the node" % marker["stat"].get("path", "a marker") if (marker.get("stat") or {}).get("exists") else ""
-    kernel = found.get("kernel") or {}
-    devices = sorted({str(item.get("device")) for item in found.get("pci") or []})
-    stratum = "%s on %s" % (", ".join(devices) or "no GPU", kernel.get("running") or "unknown kernel")
-    version, package = versions.get("loaded") or versions.get("library"), versions.get("package")
-    if package and upstream(package) != version:
-        package = None  # another driver is on disk than the one that runs
-    users = found.get("compute_users")
-    return plan.Probe(name, version=version, package=package, quarantined=quarantined, error=error, domains=domains, stratum=stratum,
-                      at_work=None if users is None else users > 0, kernel=kernel.get("running"), next_kernel=kernel.get("next_boot"),
-                      kernels=None if kernel.get("installed") is None else tuple(kernel["installed"]))
 
 
 def approval(arguments, made):
@@ -66,14 +41,6 @@ def approval(arguments, made):
     if not arguments["require_approval"] and not given:
         return None
     return made.sha256 if len(given) >= APPROVAL_LETTERS and made.sha256.startswith(given) else ""
-
-
-def known(given):
-    """Refuse a variable that only looks like one of a rollout: a limit with its name misspelt would hold nobody."""
-    for name in sorted(set(given) - set(VARIABLES)):
-        near = difflib.get_close_matches(name, VARIABLES, 1)
-        raise plan.PlanError("%s is no variable of a rollout%s. Correct it, or call a variable of your own otherwise. Nothing was changed." % (
-            name, ": did you mean %s?" % near[0] if near else ""))
 
 
 def agree(given, made):
@@ -88,31 +55,44 @@ def agree(given, made):
 
 class ActionModule(RolloutAction):
     ARGUMENT_SPEC = ARGUMENT_SPEC
+    # The playbook's variable is the option with rollout_ before it, but for these; those of other tasks are what tasks make.
+    VARIABLES = dict(
+        {key: "rollout_" + key for key in ARGUMENT_SPEC
+         if key not in ("targets", "audits", "markers", "health", "domains", "checked", "schedulers")},
+        **options.VARIABLES,
+        target="rollout_version", undo="rollback_of", domain_group_prefix="rollout_domain_prefix", role_mode="gpu_node_upgrade_rollout_mode",
+        given_version="nvidia_driver_version")
 
     def act(self, arguments, task_vars):
-        known(arguments["variables"])
+        if not arguments["checked"]:
+            raise plan.PlanError("The variables of the nodes were not checked: run the playbook as a whole, without --start-at-task, --tags or --skip-tags. "
+                                 "Nothing was changed.")
         if arguments["role_mode"] != "ledger":
             raise plan.PlanError(
                 "gpu_node_upgrade_rollout_mode is %r: nodes would be taken without leave and without a record. Expected ledger in a rollout; "
                 "leave the variable out, or take a single node with the role itself. Nothing was changed." % (arguments["role_mode"],))
-        undo = self.undone(arguments)
+        self.place(arguments["artifact_dir"])
+        undo, broken_off = self.undone(arguments)
         targets, kernels = self.targets(arguments, undo), self.kernels(arguments, undo)
-        book = self.book(arguments, arguments["rollout_id"] or self.default_id(arguments, undo, targets))
-        domains = failure_domains(task_vars.get("groups") or {}, arguments["domain_group_prefix"], arguments["domains"])
+        book = self.book(arguments, arguments["rollout_id"] or broken_off or self.default_id(arguments, undo, targets))
+        places = domains.of_hosts(task_vars.get("groups") or {}, arguments["domain_group_prefix"], arguments["domains"])
         markers = arguments["markers"] or {}
         for name in arguments["audits"]:
             ledger.check_node(name)
-        probes = [probe(name, audit, markers.get(name), domains.get(name, {})) for name, audit in arguments["audits"].items()]
+        found = {name: (markers.get(name) or {}).get("claim") for name in arguments["audits"]}
+        unproven = dict(self.unproven(book, list(arguments["audits"])), **self.held_elsewhere(book, found))
+        looked = [probes.probe(name, audit, markers.get(name), places.get(name, {}), (arguments["health"] or {}).get(name), unproven.get(name, ""))
+                  for name, audit in arguments["audits"].items()]
         holds.check(arguments["hold_queries"])
         holds.check_times(arguments["hold_age_s"], arguments["hold_deadline_s"])
         outbox.check(arguments["webhook"])
         given = dict({key: arguments[key] for key in LIMITS}, holds=holds.wanted(arguments["hold_queries"]))
-        policy = limits.complete(dict(given, waves=given["waves"] if arguments["mode"] == "waves" else []), len(probes))
+        policy = limits.complete(dict(given, waves=given["waves"] if arguments["mode"] == "waves" else []), len(looked))
         windows.require_room(policy["windows"], datetime.datetime.now(datetime.timezone.utc), policy["node_s"])
 
         def make(view):
             made = plan.build(
-                arguments["target"], probes, policy, view, arguments["canaries"], targets, arguments["canaries_per_stratum"],
+                arguments["target"], looked, policy, view, arguments["canaries"], targets, arguments["canaries_per_stratum"],
                 arguments["abandon"], kernels,
             )
             agree(arguments["given_version"], made)
@@ -120,19 +100,23 @@ class ActionModule(RolloutAction):
             return made
 
         made, run, refused = book.look(make), None, ""
-        self.enough_forks(made.policy, len(probes), task_vars)
+        self.enough_forks(made.policy, len(looked), task_vars)
         if self.check:
-            refused = self.refusal(book, arguments)
+            refused = self.refusal(book, arguments, made, found, undo)
         else:
             # A plan that cannot be made leaves nothing behind; from here on there is one.
-            run, controller = uuid.uuid4().hex, self.controller()
-            made = book.transact(lambda transaction: self.record(transaction, book, run, make, controller, arguments, undo))
+            run, identity = uuid.uuid4().hex, self.controller()
+            made = book.transact(lambda transaction: self.record(transaction, book, run, make, identity, arguments, undo, found))
+            self.watch(book, identity, run, arguments["textfile_dir"])
             self.tell(book, arguments, now=True)
         lines = plan.describe(made, book.rollout_id, arguments["node_s"])
+        lines[1:1] = ["  " + line for line in (_variables.drained(arguments["schedulers"], made.order) if arguments["schedulers"] else [])]
         if made.policy["approved"] == "":
             lines.append("  waits for approval: run again with -e rollout_approve=%s" % made.sha256[:12])
         if refused:
             lines.append("  refused: %s" % refused)
+        elif not self.check and made.order:
+            lines.append("  if it is interrupted (Ctrl-C), the same command goes on with rollout %s" % book.rollout_id)
         for line in lines:
             self.say(line)
         result = {
@@ -151,17 +135,89 @@ class ActionModule(RolloutAction):
             result.update(failed=True, msg=refused)
         return result
 
-    def refusal(self, book, arguments):
-        """Why a real run could not have the rollout now: its lock, or another rollout with the same nodes; empty when it could."""
+    @staticmethod
+    def watch(book, controller, run, textfile_dir):
+        """Somebody who says that this controller lives while its tasks take long, and who closes the report when the playbook cannot."""
+        try:
+            watcher.start(book, controller, run, textfile_dir or "")
+        except OSError as exc:
+            display.warning("No process could be started that watches rollout %s (%s): its report stays as it is if the playbook is interrupted, and other "
+                            "controllers may take a task of more than %d s for the end of this one." % (book.rollout_id, exc, owner.FRESH_S))
+
+    @staticmethod
+    def unproven(book, names):
+        """By node the other rollout of this ledger that changed it last and has not proven it."""
+        others = book.elsewhere(names)
+        wanted = {node.name for dummy, node in others}
+        mine = book.look(lambda view: {name: node for name in wanted for node in [view.nodes.get(name)] if node is not None}) if others else {}
+        return proof.unproven_elsewhere(mine, others)
+
+    @staticmethod
+    def held_elsewhere(book, found):
+        """By node the other rollout, of any ledger, that its claim names and that has not settled what became of it. FOUND: {node: its claim}."""
+        held = {name: one for name, one in found.items() if one}
+
+        def question(transaction):
+            known = {name: transaction.ledger_id == one["ledger"] for name, one in held.items()}
+            return {name: one["rollout_id"] for name, one in held.items() if not known[name] or (
+                one["rollout_id"] != book.rollout_id and transaction.state_elsewhere(one["rollout_id"], name) not in claims.SETTLED)}
+
+        answer = book.rehearse(question) if held else {}
+        return {name: one["rollout_id"] for name, one in held.items()} if answer is None else answer
+
+    @staticmethod
+    def place(directory):
+        """Refuse a directory that could not be made, in check mode too."""
+        there = os.path.abspath(os.path.expanduser(directory))
+        while not os.path.lexists(there):
+            there = os.path.dirname(there)
+        if not os.path.isdir(there):
+            raise plan.PlanError("gpufleet_artifact_dir is %s, and %s is no directory. Name another one. Nothing was changed." % (directory, there))
+
+    def refusal(self, book, arguments, made, found, undo):
+        """Why a real run could not have the rollout now: its lock, another rollout with the same nodes, or what nodes say; empty when it could."""
 
         def claim(transaction):
             owner.claim(transaction, book.rollout_id, None, list(arguments["audits"]), self.controller(), arguments["break_lock"], abandon=arguments["abandon"])
+            self.claimed(transaction, book, made, arguments, undo, found)
+            self.beside(transaction, made, arguments)
+            return True
 
         try:
-            book.rehearse(claim)
+            if not book.rehearse(claim):
+                self.claimed(None, book, made, arguments, undo, found)
         except owner.OwnerError as exc:
             return str(exc)
         return ""
+
+    @staticmethod
+    def claimed(transaction, book, made, arguments, undo, found):
+        """{node: the claim of another rollout that this one takes over}; refuses nodes that belong to another one. FOUND: {node: its claim}."""
+        refused, over = {}, {}
+        for name in made.order:
+            one = found.get(name)
+            if not one:
+                continue
+            before = transaction.view.nodes.get(name) if transaction else None
+            answer = claims.admits(
+                one, transaction.ledger_id if transaction else None, book.rollout_id, before.attempt if before else 0,
+                transaction.state_elsewhere(one["rollout_id"], name) if transaction else None, name in arguments["abandon"], undo.rollout_id if undo else "")
+            if answer.why:
+                refused[name] = answer.why
+            elif answer.over:
+                over[name] = one
+        if refused:
+            raise owner.OwnerError(claims.refusal(refused, found))
+        return over
+
+    @staticmethod
+    def beside(transaction, made, arguments):
+        """Say in the plan which nodes other rollouts left in flight, or refuse to go beside them."""
+        found = orphans.find(transaction, list(arguments["audits"]), arguments["abandon"])
+        why = orphans.refusal(found, made.order, made.nodes, made.policy["domain_caps"])
+        if why:
+            raise owner.OwnerError(why)
+        made.notes.extend(orphans.described(found) if made.order else [])
 
     @staticmethod
     def enough_forks(policy, count, task_vars):
@@ -174,32 +230,46 @@ class ActionModule(RolloutAction):
                 "rollout_max_down is %d%s, and this run has %d forks; every node in flight holds one: run it with --forks %d or more. Nothing was changed."
                 % (down, " and rollout_max_draining %d" % draining if draining > down else "", forks, needed))
 
-    @staticmethod
-    def record(transaction, book, run, make, controller, arguments, undo):
+    @classmethod
+    def record(cls, transaction, book, run, make, identity, arguments, undo, found):
         """Make the plan the one that is followed, as its owner."""
-        owner.claim(transaction, book.rollout_id, run, list(arguments["audits"]), controller, arguments["break_lock"], abandon=arguments["abandon"])
+        _controller.require()
+        owner.claim(transaction, book.rollout_id, run, list(arguments["audits"]), identity, arguments["break_lock"], abandon=arguments["abandon"])
         made = make(transaction.view)
+        over = cls.claimed(transaction, book, made, arguments, undo, found)
+        cls.beside(transaction, made, arguments)
+        transaction.name_ledger()
+        for name, one in over.items():
+            transaction.save(name, claims.OVER, one)
         transaction.append("plan", run=run, undo=undo.rollout_id if undo else None, **plan.event(made, book.rollout_id))
         if not made.order:
             transaction.append("end", run=run)
         return made
 
     def undone(self, arguments):
-        """The ledger of the rollout that is to be undone, if one is."""
+        """(ledger of the rollout that is to be undone, id of the rollback that does so already and broke off); None and "" where there is none."""
         wanted = arguments["undo"]
         if not wanted:
-            return None
+            return None, ""
+        if not ledger.ROLLOUT_ID.fullmatch(wanted):
+            raise plan.PlanError("rollback_of is %r, which is no name of a rollout; expected one such as upgrade-535.261.03, or none for the last one. "
+                                 "Nothing was changed." % wanted)
         database = store.Store(arguments["ledger"] or store.default_url(arguments["artifact_dir"]))
-        rollout_id = ledger.last_id(database) if wanted == "last" else wanted
+        rollout_id, broken_off = ledger.last_id(database) if wanted == "last" else wanted, ""
         if not rollout_id:
-            raise plan.PlanError("There is no rollout to undo in %s." % database.shown)
+            raise plan.PlanError("There is no rollout to undo in %s. Nothing was changed." % database.shown)
         book = self.book(arguments, rollout_id)
         view = book.view()
-        if view.run is None:
-            raise plan.PlanError("There is no rollout %s to undo in %s." % (rollout_id, database.shown))
         if wanted == "last" and view.undo:
-            raise plan.PlanError("The last rollout, %s, was itself a rollback: name the one to undo with rollback_of." % rollout_id)
-        return book
+            if view.finished is not None:
+                raise plan.PlanError("The last rollout, %s, was itself a rollback, and is over: name the one to undo with rollback_of, such as "
+                                     "rollback_of=%s. Nothing was changed." % (rollout_id, view.undo))
+            broken_off, rollout_id = rollout_id, view.undo
+            book = self.book(arguments, rollout_id)
+            view = book.view()
+        if view.run is None:
+            raise plan.PlanError("There is no rollout %s to undo in %s: correct rollback_of. Nothing was changed." % (rollout_id, database.shown))
+        return book, broken_off
 
     @staticmethod
     def targets(arguments, undo):

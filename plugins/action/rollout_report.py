@@ -9,53 +9,75 @@ import os
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_report import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, ledger, outbox, owner, publish, report, state, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
+    gate,
+    ledger,
+    options,
+    outbox,
+    owner,
+    preview,
+    publish,
+    report,
+    state,
+    store,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction, display, owned_view
 
 
 class ActionModule(RolloutAction):
     ARGUMENT_SPEC = ARGUMENT_SPEC
+    VARIABLES = dict(options.VARIABLES, dest="rollout_report_dir")
 
     def act(self, arguments, task_vars):
+        if arguments["end"] and self.check:
+            lines = preview.lines(arguments["previews"])
+            for line in lines:
+                self.say(line)
+            return {"table": lines, "blame": {}, "msg": "Check mode: no node was taken, there is nothing to report."}
         database = store.Store(arguments["ledger"] or store.default_url(arguments["artifact_dir"]))
         rollout_id = arguments["rollout_id"] or ledger.last_id(database)
         if not rollout_id:
             raise ledger.LedgerError("No rollout was ever planned in %s." % database.shown)
         book = self.book(arguments, rollout_id)
-        if arguments["end"] and self.check:
-            return {"skipped": True, "msg": "Check mode: no node was taken, there is nothing to report."}
         run, over = book.look(lambda view: (view.run, view.finished is not None))
         if run is None:
             raise ledger.LedgerError("There is no rollout %s in %s." % (rollout_id, book.shown))
         if arguments["end"]:
             doc, story = self.end(book, arguments), None
         else:
-            doc, story = publish.gather(book, over or not self.running(book))
+            doc, story = publish.gathered(book, display.warning, over or not self.running(book))
         if doc is None:
             return self.without(book, arguments)
-        lines = report.table(doc)
-        for line in lines:
-            self.say(line)
+        result = {"verdict": doc["verdict"], "directory": book.directory}
+        if arguments["end"]:
+            hosts = task_vars.get("ansible_play_hosts") or []
+            gone = set(task_vars.get("ansible_play_hosts_all") or []) - set(hosts)
+            result["blame"] = report.blame(doc, hosts, gone, task_vars.get("inventory_hostname"), self.verdict(book, doc))
+        else:
+            result["table"] = report.summary(doc, book.path(publish.NAMES["html"]))
+            for line in result["table"]:
+                self.say(line)
         if arguments["dest"] and not self.check:
             dest = os.path.expanduser(arguments["dest"])
             if story is None:
-                doc, story = publish.gather(book)
+                doc, story = publish.gather(book, True)
             files.write(dest, publish.contents(doc, story))
-        result = {"report": doc, "verdict": doc["verdict"], "table": lines, "directory": book.directory}
         if arguments["fail_unless_complete"] and doc["verdict"] != "complete":
-            result.update(
-                failed=True,
-                msg="Rollout %s to %s is %s (%s). The report is %s."
-                % (rollout_id, doc["target"], doc["verdict"], report.count(doc), book.path(publish.NAMES["html"])),
-            )
+            result.update(failed=True, msg=self.verdict(book, doc))
         return result
+
+    @staticmethod
+    def verdict(book, doc):
+        return "Rollout %s to %s is %s (%s). The report is %s." % (
+            book.rollout_id, doc["target"], doc["verdict"], report.count(doc), book.path(publish.NAMES["html"]))
 
     @staticmethod
     def without(book, arguments):
         """The result where no report can be made: what the ledger says is what counts."""
         verdict, target = book.look(lambda view: (state.verdict(view, True), view.target))
-        result = {"report": {}, "verdict": verdict, "table": [], "directory": book.directory}
-        if arguments["fail_unless_complete"] and verdict != "complete":
+        result = {"verdict": verdict, "directory": book.directory}
+        # At the end there is no later task that could fail for it.
+        if verdict != "complete" and (arguments["fail_unless_complete"] or arguments["end"]):
             result.update(failed=True, msg="Rollout %s to %s is %s. No report of it could be made: see the warning above, and the ledger in %s." % (
                 book.rollout_id, target, verdict, book.shown))
         return result

@@ -10,9 +10,12 @@ import json
 import os
 import re
 
+from ansible.errors import AnsibleError
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import claim
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_step import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import failures, ledger, state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction, numbers, owned_view, progress
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, failures, ledger, proof, report, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction, display, numbers, owned_view, progress
 
 
 def words(arguments):
@@ -38,9 +41,22 @@ class ActionModule(RolloutAction):
             raise state.StateError("rollout_step was told to copy %s to the node; the documents are %s." % (
                 ", ".join(missing), ", ".join(sorted(arguments["documents"])) or "none"))
         answer = self.record(arguments, task_vars)
+        mine = answer.pop("claim", None)
+        if mine and claims.after(arguments["state"]):
+            self.settle(arguments, mine, task_vars)
         if arguments["node_dir"] and not self.check:
             answer.update(self.copied(arguments, task_vars))
         return answer
+
+    def settle(self, arguments, mine, task_vars):
+        """Give the node up, or say on it that it stays out of service. The ledger has it already, and knows the claim for what it is."""
+        try:
+            said = self.on_node(task_vars, state=claims.after(arguments["state"]), directory=arguments["claim_dir"], claim=mine)
+        except AnsibleError as exc:
+            said = {"failed": True, "msg": str(exc)}
+        if said.get("failed"):
+            display.warning("%s is %s in rollout %s, and its claim %s stays as it is: %s. A rollout of another ledger refuses the node until it is removed." % (
+                task_vars["inventory_hostname"], arguments["state"], mine["rollout_id"], os.path.join(arguments["claim_dir"], claim.NAME), said.get("msg")))
 
     def copied(self, arguments, task_vars):
         """What came of the node's own copies."""
@@ -84,8 +100,9 @@ class ActionModule(RolloutAction):
         def write(transaction):
             view = owned_view(transaction, book, controller)
             found = state.require_in_flight(view, node)
-            if arguments["name"]:
-                state.require_ticket(view, found, arguments["name"], ledger.timestamp())
+            self.require(view, found, arguments)
+            told_of = arguments["state"] and arguments["claim_dir"]
+            mine = claims.mine(transaction.name_ledger(), book.rollout_id, found.attempt, view.run, view.sha256) if told_of else None
             for name, document in arguments["documents"].items():
                 transaction.save(node, name, document)
             for event, fields in self.events(arguments, found):
@@ -93,20 +110,36 @@ class ActionModule(RolloutAction):
             if arguments["failed"] and arguments["stop_rollout"]:
                 transaction.append("control", run=view.run, verb="stop", user="the policy", reason="%s failed, and on_failure is stop" % node)
             # When every node has failed Ansible runs no further play, so that the last node closes the run.
-            if arguments["state"] and state.nothing_left(view):
+            over = bool(arguments["state"]) and state.nothing_left(view)
+            if over:
                 transaction.append("end", run=view.run)
             return {
+                "over": over,
+                "brakes": report.brakes(view) if told and not over else None,
                 "progress": progress(view, node, words(arguments)),
                 "state": found.state,
+                "claim": mine,
                 "numbers": numbers(view) if told else {},
                 "ticket": dataclasses.asdict(found.ticket) if found.ticket else None,
             }
 
         answer = book.transact(write)
+        over, brakes = answer.pop("over"), answer.pop("brakes")
         if told:
             self.say(answer["progress"])
-            self.tell(book, arguments)
+            self.tell(book, arguments, now=over)
+        if brakes is not None:
+            self.say_brakes(book, brakes)
         return answer
+
+    @staticmethod
+    def require(view, node, arguments):
+        """Refuse what the ledger knows better: another version, an end without its proof, a step without leave for it."""
+        proof.require_version(node, arguments["version"])
+        if arguments["state"]:
+            proof.require_end(node, arguments["state"], arguments["documents"])
+        if arguments["name"]:
+            state.require_ticket(view, node, arguments["name"], ledger.timestamp())
 
     @staticmethod
     def events(arguments, node):

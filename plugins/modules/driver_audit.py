@@ -158,6 +158,12 @@ audit:
       type: list
       elements: dict
       sample: [{"address": "0000:1b:00.0", "device": "0x2330", "class": "0x030200"}]
+    identity:
+      description:
+        - Which machine it is, beside its name, C(machine_id), C(board_serial) and C(gpus) (UUIDs, without NVML); V(null) for what cannot be read or
+          says nothing. No finding is made of it; M(gpufleet.lifecycle.rollout_plan) tells by it when two names of the inventory are one machine.
+      type: dict
+      sample: {"machine_id": "0f3c5e6a7b8c4d9e8f7a6b5c4d3e2f1a", "board_serial": null, "gpus": ["GPU-5d2f3c1a-0b8e-4f6a-9a53-2f1d8f5f7c10"]}
     findings:
       description: What was judged, one entry for each thing.
       type: list

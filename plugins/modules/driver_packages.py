@@ -95,6 +95,12 @@ options:
         C(/lib/modules), C(/boot)).
     type: int
     default: 512
+  min_free_boot_mib:
+    description:
+      - What a C(/boot) that is a file system of its own must keep free after the change, in MiB.
+      - On a file system with other paths that are written, the larger limit holds.
+    type: int
+    default: 32
   repository_ready:
     description:
       - V(false) says that an earlier task would have changed the repositories, had it not run in check mode. In check mode an
@@ -103,7 +109,8 @@ options:
     default: true
   apt_lock_timeout_s:
     description:
-      - Seconds to wait for the package manager's own locks.
+      - Seconds to wait for the package manager's own locks, before anything is changed. The task fails after them and names who has one.
+      - In check mode they are waited for no longer than ten seconds, and O(state=resolved) does not look at them.
     type: int
     default: 300
   timeout_s:
@@ -233,7 +240,7 @@ actions:
   type: list
   elements: str
 disk:
-  description: Bytes the change needs below each path, a generous estimate.
+  description: Bytes the change needs below each path, a generous estimate; null for a path that it does not write.
   returned: always
   type: dict
 download_bytes:

@@ -63,7 +63,10 @@ options:
     type: int
     default: 30
   timeout_s:
-    description: The longest time in seconds to wait for NVML.
+    description:
+      - The longest time in seconds to wait for NVML.
+      - Where NVML did not answer within it, the next tasks on that node wait for ten seconds only, for 15 minutes or until the driver is
+        loaded anew. A task that would wait longer than the first did waits for all of its time.
     type: int
     default: 60
   binding_digest:

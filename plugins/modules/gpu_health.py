@@ -20,6 +20,7 @@ description:
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
   - gpufleet.lifecycle._attributes.info_module
+  - gpufleet.lifecycle._health_expectation
 options:
   phase:
     description:
@@ -45,21 +46,6 @@ options:
       - The driver version that must be loaded and installed, such as V(535.261.03). A package version is understood too.
       - Without it, all places must show the version that is loaded.
     type: str
-  expect:
-    description:
-      - What was done to the node on purpose since the baseline.
-    type: dict
-    suboptions:
-      reboot:
-        description: Whether it was rebooted. If set, a boot that did not happen, or one that nobody asked for, is a failure.
-        type: bool
-      changes:
-        description:
-          - The RV(health.changes[].key) of values that were changed, or patterns of them such as V(mig_*). They are V(expected) in
-            RV(health.changes). It changes no check.
-        type: list
-        elements: str
-        default: []
   since:
     description:
       - Where to read the kernel log from, such as C(baseline.kernel_log.position) of an earlier result. Older events do not count.
@@ -137,6 +123,8 @@ options:
   timeout_s:
     description:
       - The longest time in seconds to wait for NVML.
+      - Where NVML did not answer within it, the next tasks on that node wait for ten seconds only, for 15 minutes or until the driver is
+        loaded anew. A task that would wait longer than the first did waits for all of its time.
     type: int
     default: 60
   binding_digest:

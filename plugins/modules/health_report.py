@@ -76,6 +76,12 @@ options:
     type: str
     choices: ['0600', '0640']
     default: '0600'
+  keep_others:
+    description:
+      - Leave the report in O(dest) as it is where it knows nodes of the inventory that are not among O(nodes), as after C(--limit), and write into the
+        directory C(limited) beside it.
+    type: bool
+    default: false
   asked:
     description:
       - How the run was asked for, such as the expected driver version and the policy. The reports show it at their end; empty values are left out.
@@ -147,6 +153,7 @@ ARGUMENT_SPEC = dict(
     fail_on=dict(type="list", elements="str", choices=["fail", "unknown"], default=["fail", "unknown"]),
     formats=dict(type="list", elements="str", choices=["html", "json", "junit", "markdown"], default=["html", "json", "junit", "markdown"]),
     mode=dict(type="str", choices=["0600", "0640"], default="0600"),
+    keep_others=dict(type="bool", default=False),
     asked=dict(type="dict", default={}),
     time=dict(type="str"),
 )

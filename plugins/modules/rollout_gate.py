@@ -77,6 +77,11 @@ options:
     type: str
     choices: [ledger, none]
     default: ledger
+  version:
+    description:
+      - The version that the node is about to get. Another one than the plan's is refused.
+    type: str
+    default: ''
   turn:
     description:
       - RV(turn) of the call before, V(0) for the first one.
@@ -102,8 +107,21 @@ options:
       - Seconds between two looks at the ledger.
     type: float
     default: 1.0
+  claim_dir:
+    description:
+      - The state directory of the node. With it C(go) for O(phase=drain) takes the node for this attempt before anything is changed, by
+        M(gpufleet.lifecycle.node_claim). A node that another rollout has, or that cannot keep the claim, ends as failed.
+      - With O(mode=none) a node that a rollout has is refused, and none is taken.
+      - Without it the node is not asked anything.
+    type: path
+  claim_timeout_s:
+    description:
+      - Seconds to wait for whoever still works on the node, and for a node that is about to reboot or that an earlier controller left rebooting.
+    type: int
+    default: 1800
 seealso:
   - module: gpufleet.lifecycle.rollout_plan
+  - module: gpufleet.lifecycle.node_claim
   - module: gpufleet.lifecycle.rollout_step
 """
 
@@ -179,6 +197,10 @@ attempt:
   description: How often this rollout has taken the node, this time included.
   returned: success
   type: int
+fence:
+  description: What stands for this attempt in the environment (E(GPUFLEET_FENCE)) of the tasks that change the node; empty without O(claim_dir).
+  returned: success
+  type: str
 position:
   description: How many nodes of this run have gone so far, with this one; null when it did not go.
   returned: success
@@ -208,11 +230,14 @@ ARGUMENT_SPEC = dict(
     detail=dict(type="str", default=""),
     documents=dict(type="dict", default={}),
     mode=dict(type="str", choices=["ledger", "none"], default="ledger"),
+    version=dict(type="str", default=""),
     turn=dict(type="int", default=0),
     max_turns=dict(type="int", default=250),
     patience_s=dict(type="float", default=15.0),
     patience_max_s=dict(type="float", default=300.0),
     poll_s=dict(type="float", default=1.0),
+    claim_dir=dict(type="path"),
+    claim_timeout_s=dict(type="int", default=1800),
     **TELLING,
     **HOLDING,
 )

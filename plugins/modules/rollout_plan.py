@@ -36,26 +36,25 @@ author:
   - gpufleet contributors (@gpufleet)
 options:
   rollout_id:
-    description:
-      - The name of the rollout.
-      - Made from the target version, or from O(undo), when empty, so that the next run of the same change finds what an earlier one left.
+    description: The name of the rollout. When empty it is made from the version or O(undo), so that the next run of the same change finds what is left.
     type: str
     default: ''
   target:
-    description:
-      - The driver version every node shall have at the end, such as V(535.261.03).
-      - One of O(target), O(targets) and O(undo) has to give every node a version.
+    description: The driver version every node shall have at the end, such as V(535.261.03), where O(targets) and O(undo) give no other.
     type: str
     default: ''
   targets:
     description: A version for each node by its name; O(target) goes before it.
     type: dict
     default: {}
-  variables:
-    description: The names of all variables of the play that begin with C(rollout_). One that the playbook does not have is refused.
-    type: list
-    elements: str
-    default: []
+  checked:
+    description: Whether M(gpufleet.lifecycle.playbook_variables) was run before. Without it no plan is made.
+    type: bool
+    default: true
+  schedulers:
+    description: For each node by its name, the schedulers that it is drained in. The plan says which.
+    type: dict
+    default: {}
   given_version:
     description:
       - C(nvidia_driver_version) where it is a variable of the command line (C(-e)), which nothing goes before. It is refused where it is another version
@@ -75,7 +74,11 @@ options:
     type: dict
     required: true
   markers:
-    description: For each node by its name, what M(ansible.builtin.stat) returned for its quarantine marker.
+    description: For each node by its name, what M(gpufleet.lifecycle.node_claim) returned, or M(ansible.builtin.stat) for its quarantine marker alone.
+    type: dict
+    default: {}
+  health:
+    description: For each node that has the wanted version already, what M(gpufleet.lifecycle.gpu_health) returned; it is finished only if that passed.
     type: dict
     default: {}
   max_down:
@@ -207,7 +210,7 @@ options:
     description:
       - Nodes that are no longer among the nodes of the rollout, although a controller died while it worked on them. Without their names here such a
         rollout is refused. They are then recorded as V(lost), and hold a down slot.
-      - Also nodes that another rollout left in flight and that shall be taken all the same, as they are found. Without their names here they are refused.
+      - Also nodes that another rollout, of any ledger, left in flight, lost or quarantined. Without their names here they are refused.
     type: list
     elements: str
     default: []
@@ -295,12 +298,14 @@ ARGUMENT_SPEC = dict(
     ledger=dict(type="str", default=""),
     target=dict(type="str", default=""),
     targets=dict(type="dict", default={}),
-    variables=dict(type="list", elements="str", default=[]),
+    checked=dict(type="bool", default=True),
+    schedulers=dict(type="dict", default={}),
     given_version=dict(type="str", default=""),
     role_mode=dict(type="str", default="ledger"),
     undo=dict(type="str", default=""),
     audits=dict(type="dict", required=True),
     markers=dict(type="dict", default={}),
+    health=dict(type="dict", default={}),
     max_down=dict(type="raw", default=1),
     max_draining=dict(type="raw"),
     failure_budget=dict(type="raw", default=1),

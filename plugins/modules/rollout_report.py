@@ -13,15 +13,17 @@ short_description: Write the report of a rollout and fail when it is not complet
 version_added: 0.1.0
 description:
   - Writes C(report.json) (schema C(gpufleet.report/1)), C(report.md), C(junit.xml), the self-contained page C(report.html) and, for Prometheus,
-    C(rollout.prom) into the directory of the rollout, and prints a summary table. The same files are kept up to date while the rollout runs.
-  - As the last task of a rollout (O(end=true)) it closes the run; a node still in flight then left without a verdict and is recorded as C(lost).
+    C(rollout.prom) into the directory of the rollout, and prints a summary table, what to do next, and where the report is. The same
+    files are kept up to date while the rollout runs.
+  - At the end of a rollout (O(end=true)) it closes the run; a node still in flight then left without a verdict and is recorded as C(lost). The
+    table is left to a later task, so that it stands last.
   - The verdict is C(complete) when every node is C(done), or C(skipped) because there was nothing to do. It is C(failed) when a node failed, was
     rolled back, quarantined or lost, C(incomplete) when nodes are left over, and C(running) while the rollout runs.
 attributes:
   check_mode:
     support: full
     details:
-      - Prints the table and writes nothing; skipped with O(end=true), since no node was taken.
+      - Prints the table and writes nothing. With O(end=true) it prints what would be installed, since no node was taken.
   diff_mode:
     support: none
 extends_documentation_fragment:
@@ -48,6 +50,11 @@ options:
       - Fail when the verdict is not C(complete).
     type: bool
     default: true
+  previews:
+    description:
+      - The results of M(gpufleet.lifecycle.driver_packages) by node, to be summed up in check mode with O(end=true).
+    type: dict
+    default: {}
   dest:
     description:
       - A directory on the controller for a copy of the report.
@@ -66,17 +73,21 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ---
-report:
-  description: The report, schema C(gpufleet.report/1).
-  returned: when a rollout was found
+blame:
+  description:
+    - What each host of the play has to fail with, by its name.
+    - They are the nodes that failed, and C(localhost) unless the verdict is C(complete). Where C(localhost) is not in the play, the nodes that did not
+      go fail in its place, and if there is none either, the host of the task.
+  returned: with O(end=true)
   type: dict
+  sample: {"gpu-r2-1": "gpu-r2-1 is rolled_back: GPU 3 does not answer"}
 verdict:
   description: V(complete), V(failed), V(incomplete) or V(running).
   returned: when a rollout was found
   type: str
 table:
-  description: The summary table as it was printed.
-  returned: when a rollout was found
+  description: The summary as it was printed.
+  returned: without O(end=true)
   type: list
   elements: str
 directory:
@@ -95,6 +106,7 @@ ARGUMENT_SPEC = dict(
     ledger=dict(type="str", default=""),
     end=dict(type="bool", default=False),
     fail_unless_complete=dict(type="bool", default=True),
+    previews=dict(type="dict", default={}),
     dest=dict(type="path"),
     **TELLING,
 )

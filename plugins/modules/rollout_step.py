@@ -46,6 +46,11 @@ options:
     type: str
     choices: [ledger, none]
     default: ledger
+  version:
+    description:
+      - The version that the node is about to get. Another one than the plan's is refused.
+    type: str
+    default: ''
   name:
     description:
       - The step that is about to be taken.
@@ -93,6 +98,9 @@ options:
   state:
     description:
       - How the node ended. V(pending) is for a node that was drained and may not go down after all.
+      - V(done) and V(rolled_back) need their proof in O(documents), as C(health-after), which is what M(gpufleet.lifecycle.gpu_health) returns as
+        RV(gpufleet.lifecycle.gpu_health#module:health) with a baseline. It has to be of after the last change, with verdict V(pass).
+      - V(failed), V(skipped) and V(pending) say that nothing was changed, and are refused of a node on which a step that changes it was begun.
     type: str
     choices: [done, failed, rolled_back, quarantined, lost, skipped, pending]
   reason:
@@ -116,8 +124,14 @@ options:
       - The documents that O(node_dir) gets, by their names. Without it all of them.
     type: list
     elements: str
+  claim_dir:
+    description:
+      - The state directory of the node. With it O(state) gives the node up that M(gpufleet.lifecycle.rollout_gate) took, once the ledger has it.
+        A node that is quarantined or lost keeps its claim. A node that does not answer keeps it too, which is told and fails nothing.
+    type: path
 seealso:
   - module: gpufleet.lifecycle.rollout_gate
+  - module: gpufleet.lifecycle.node_claim
 """
 
 EXAMPLES = r"""
@@ -143,6 +157,8 @@ EXAMPLES = r"""
     rollout_id: driver-535.261.03
     artifact_dir: /var/lib/gpufleet-controller
     state: done
+    documents:
+      health-after: "{{ after.health }}"
 """
 
 RETURN = r"""
@@ -176,6 +192,7 @@ ARGUMENT_SPEC = dict(
     ledger=dict(type="str", default=""),
     node=dict(type="str"),
     mode=dict(type="str", choices=["ledger", "none"], default="ledger"),
+    version=dict(type="str", default=""),
     name=dict(
         type="str",
         choices=[
@@ -208,6 +225,7 @@ ARGUMENT_SPEC = dict(
     documents=dict(type="dict", default={}),
     node_dir=dict(type="path"),
     node_documents=dict(type="list", elements="str"),
+    claim_dir=dict(type="path"),
     **TELLING,
 )
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 import base64
 import collections
 import hashlib
+import importlib.machinery
 import importlib.metadata
-import importlib.util
 import io
 import json
 import os
@@ -39,7 +39,7 @@ def find():
     except importlib.metadata.PackageNotFoundError:
         raise BindingError("the controller has no %s; %s" % (DISTRIBUTION, advice)) from None
     try:
-        spec = importlib.util.find_spec("pynvml")
+        spec = importlib.machinery.PathFinder.find_spec("pynvml")  # on disk, whatever this process has loaded under the name
     except (ImportError, ValueError):
         spec = None
     origin = spec.origin if spec else None

@@ -14,6 +14,7 @@ import time
 
 from ansible.errors import AnsibleError
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._parking import lot
 
 LEAST_S = 2.0  # to begin a task anew costs more than to sleep for less
@@ -24,9 +25,12 @@ class Waiting:
 
     Where tasks may be given up, ``pause`` ends this process, and the action is run from its beginning again with what it passed as ``note``. So it is called
     where all that was done before can be done once more, or is in the note. Everywhere else ``pause`` sleeps, and ``note`` stays empty.
+
+    Both refuse to go on for a playbook that has ended.
     """
 
     def __init__(self, action, task_vars, sleep=None, leave=None):
+        _controller.require()
         self._action, self._sleep, self._leave = action, sleep, leave
         task = action._task
         self._key = (str((task_vars or {}).get("inventory_hostname") or ""), task._uuid)
@@ -36,9 +40,11 @@ class Waiting:
 
     def pause(self, seconds, **note):
         """Wait. NOTE is added to what is known already, and has to be made of what JSON has."""
+        _controller.require()
         self.note.update(note)
         if not self.gives_up:
             (self._sleep or time.sleep)(seconds)
+            _controller.require()
             return
         # What a worker does at its end: files of the controller that were decrypted, and the place for files on the node, which may be about to reboot.
         with contextlib.suppress(AnsibleError):

@@ -9,6 +9,7 @@ Private to the collection: it may change at any time.
 from __future__ import annotations
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import model
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _twins
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import peers, text
 
 SCHEMA = "gpufleet.precheck/1"
@@ -38,7 +39,8 @@ def document(names, results, fail_on=BARS, asked=None, time=""):
     ASKED (text -> text) says in the report how it was run; TIME is when, in UTC. The verdict is the document's first field.
     """
     nodes = {name: node(results.get(name), fail_on) for name in sorted(set(names))}
-    verdict = worst([entry["verdict"] for entry in nodes.values()])
+    twins = _twins.find({name: identity(results.get(name)) for name in nodes})
+    verdict = worst([entry["verdict"] for entry in nodes.values()] + (["fail"] if twins else []))
     return {
         "verdict": verdict,
         "schema": SCHEMA,
@@ -52,10 +54,19 @@ def document(names, results, fail_on=BARS, asked=None, time=""):
             nodes=len(nodes),
             notices=sum(entry["counts"]["notices"] for entry in nodes.values()),
         ),
-        "failed_nodes": [name for name in nodes if nodes[name]["fails"]],
+        "failed_nodes": [name for name in nodes if nodes[name]["fails"] or twins and name in (twins.one, twins.other)],
         "peers": peers.outliers(nodes),
+        "twins": _twins.words(twins),
         "nodes": nodes,
     }
+
+
+def identity(result):
+    """Which machine a result of gpu_health is about: as the audit of the driver says, and the GPUs as NVML does."""
+    baseline = model.item(result, "baseline")
+    told = model.item(baseline, "audit", "identity")
+    uuids = [model.uuid(gpu) for gpu in model.gpus(model.item(baseline, "snapshot"))]
+    return dict(told if isinstance(told, dict) else {}, **({"gpus": uuids} if uuids and all(uuids) else {}))
 
 
 def checks_of(result):
@@ -77,6 +88,8 @@ def state_of(result):
         return MISSING, ""
     if result.get("unreachable"):
         return UNREACHABLE, text.clean(result.get("msg") or "the node cannot be reached").strip()
+    if result.get("timedout"):  # Ansible's word for a task that the keyword timeout ended
+        return UNREACHABLE, "the node did not answer: " + text.clean(result.get("msg") or "the time of the task passed").strip()
     health = result.get("health")
     if isinstance(health, dict) and isinstance(health.get("checks"), list) and health["checks"]:
         return JUDGED, ""

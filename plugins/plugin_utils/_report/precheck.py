@@ -106,6 +106,8 @@ def table(doc, width=90):
     if folded:
         lines.append("... and %s that pass" % text.count(passing, "node"))
     lines += ["odd one out: %s" % peers.sentence(notice) for notice in doc["peers"]]
+    if doc["twins"]:
+        lines.append("one machine twice: %s" % doc["twins"])
     if doc["simulated"]:
         lines.append("SIMULATED: at least one node showed the project's simulator and no hardware")
     lines.append("%s: %s of %s%s" % (doc["verdict"].upper(), tally(doc), text.count(doc["counts"]["nodes"], "node"),
@@ -209,6 +211,7 @@ def markdown_text(doc):
     for name, node in ordered(doc):
         if node["verdict"] != "pass":
             lines += markdown.section("%s: %s" % (name, group(node)), _markdown_node(node))
+    lines += markdown.section("One machine twice", ["- " + markdown.escape(doc["twins"])] if doc["twins"] else [])
     lines += markdown.section("Odd ones out", ["- " + markdown.escape(peers.sentence(notice)) for notice in doc["peers"]])
     for part in listings(doc):
         lines += markdown.section(part["title"], part["rows"] and markdown.table(part["head"], part["rows"]))
@@ -240,12 +243,16 @@ def moment(time):
 # JUnit
 
 def suites(doc, results):
-    """A suite for each node and a case for each check, also for those that passed."""
+    """A suite for each node and a case for each check that does not pass; what passes is counted, a case for each kind of check."""
     return [_suite(name, node, results.get(name), doc["time"]) for name, node in doc["nodes"].items()]
 
 
 def _suite(name, node, result, time):
-    cases = [_case(name, node, check) for check in (fleet.checks_of(result) if node["state"] == fleet.JUDGED else [])]
+    checks = fleet.checks_of(result) if node["state"] == fleet.JUDGED else []
+    quiet = (model.PASS, model.NOT_APPLICABLE)
+    cases = [_case(name, check, title) for check, title in _counted(check for check in checks if check["status"] in quiet)]
+    cases += [_case(name, check, "%s [%s]" % (check["id"], _place(check)), gpu_label(node, _place(check))) for check in checks
+              if check["status"] not in quiet]
     troubled = [case for case in cases if case.outcome in ("failure", "error")]
     if node["verdict"] != "pass" and not troubled:
         # Whatever else keeps a node from passing is a case of its own: no suite may look better than its node.
@@ -257,17 +264,27 @@ def _suite(name, node, result, time):
     return junit.Suite(name, "gpufleet.precheck", node["time"] or time, properties, cases, said)
 
 
-def _case(name, node, check):
-    entity = "node" if check["entity"] == model.NODE else check["entity"]
+def _place(check):
+    return "node" if check["entity"] == model.NODE else check["entity"]
+
+
+def _counted(checks):
+    """(check, title) for each kind of check that passed, or that does not apply; the check is the first of its kind."""
+    found = {}
+    for check in checks:
+        found.setdefault((check["status"], check["id"]), []).append(check)
+    return [(same[0], "%s [%d %s]" % (ident, len(same), "passed" if status == model.PASS else "not applicable")) for (status, ident), same in found.items()]
+
+
+def _case(name, check, title, label=""):
     classname = "gpufleet.%s.%s" % (name, check["id"].split(".")[0])
-    title = "%s [%s]" % (check["id"], entity)
     message = "" if check.get("message") is None else str(check["message"])
     if check["status"] == model.PASS:
         return junit.Case(title, classname, "passed", "", "", "")
     if check["status"] in (model.WAIVED, model.NOT_APPLICABLE):
         return junit.Case(title, classname, "skipped", "", "%s: %s" % (check["status"].replace("_", " "), message), "")
     found = "of: %s\nfound: %s\nexpected: %s\naction: %s\n%s" % (
-        gpu_label(node, entity), text.shown(check.get("observed")), text.shown(check.get("expected")), check.get("action"), message)
+        label, text.shown(check.get("observed")), text.shown(check.get("expected")), check.get("action"), message)
     outcome = "failure" if check["status"] == model.FAIL else "error"
     return junit.Case(title, classname, outcome, check["status"], message or "%s: %s" % (check["id"], check["status"]), found)
 
@@ -288,6 +305,7 @@ def view(doc):
     return {
         "title": "%s: %s" % (TITLE, doc["verdict"]), "kind": TITLE, "verdict": doc["verdict"], "headline": _headline(doc, attention),
         "made": moment(doc["time"]), "simulated": doc["simulated"], "groups": groups, "by_check": by_check(doc) if attention > 1 else [],
+        "twins": doc["twins"],
         "peers": [{"text": peers.sentence(notice), "odd": [{"place": peers.place(entry), "value": entry["value"]} for entry in notice["odd"]], **{
             key: notice[key] for key in ("model", "trait", "alike", "of", "per")}, "majority": notice["majority"] or ""} for notice in doc["peers"]],
         "listings": listings(doc), "matrix": matrix(doc), "how": how(doc),

@@ -13,10 +13,14 @@ import os
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
+    domains,
+    files,
     holds,
     ledger,
     limits,
+    options,
     outbox,
     owner,
     plan,
@@ -29,8 +33,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
 display = Display()
 
 EXPECTED = (
-    holds.HoldError, ledger.LedgerError, limits.LimitError, outbox.WebhookError, owner.OwnerError, plan.PlanError, state.StateError, store.StoreError,
-    windows.WindowError, OSError,
+    _controller.ControllerError, domains.DomainError, holds.HoldError, ledger.LedgerError, limits.LimitError, options.OptionError, outbox.WebhookError,
+    owner.OwnerError, plan.PlanError, state.StateError, store.StoreError, windows.WindowError, OSError,
 )
 
 
@@ -40,15 +44,19 @@ class RolloutAction(ActionBase):
     TRANSFERS_FILES = False
     ARGUMENT_SPEC: dict = {}
     EXPECTED = EXPECTED
+    VARIABLES = options.VARIABLES
     _requires_connection = False
     _supports_check_mode = True
     _supports_async = False
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars or {})
-        dummy, arguments = self.validate_argument_spec(argument_spec=self.ARGUMENT_SPEC)
         try:
+            self._task.args = options.read(self._task.args, self.ARGUMENT_SPEC, self.VARIABLES)
+            dummy, arguments = self.validate_argument_spec(argument_spec=self.ARGUMENT_SPEC)
             result.update(self.act(arguments, task_vars or {}))
+        except OSError as exc:
+            result.update(failed=True, msg=self.unwritable(exc))
         except self.EXPECTED as exc:
             result.update(failed=True, msg=str(exc))
         result.setdefault("changed", False)
@@ -56,6 +64,16 @@ class RolloutAction(ActionBase):
 
     def act(self, arguments, task_vars):
         raise NotImplementedError
+
+    def unwritable(self, exc):
+        """What to say of a directory or file of the controller that cannot be used: whose it is, and the variable that says where it lies."""
+        path, given = str(exc.filename or ""), self._task.args
+        places = [(self.VARIABLES.get(key, key), os.path.abspath(os.path.expanduser(str(given[key])))) for key in ("dest", "textfile_dir", "artifact_dir")
+                  if given.get(key)]
+        if given.get("ledger") and not any(path.startswith(place) for dummy, place in places):
+            places = [("rollout_ledger", path)]
+        name = next((variable for variable, place in places if path.startswith(place)), places[-1][0] if places else "gpufleet_artifact_dir")
+        return "%s: %s cannot be used on the controller: %s. Give %s a directory that can be written." % (name, path or "it", exc.strerror or exc, name)
 
     @staticmethod
     def book(arguments, rollout_id=None):
@@ -67,8 +85,12 @@ class RolloutAction(ActionBase):
 
     @staticmethod
     def controller():
-        """The playbook's own process: the parent of the worker that runs this task."""
-        return owner.identify(os.getppid())
+        """The playbook's own process, as long as this task still belongs to it."""
+        return owner.identify(_controller.require())
+
+    def on_node(self, task_vars, **args):
+        """What node_claim answers on the node of the task."""
+        return self._execute_module(module_name="gpufleet.lifecycle.node_claim", module_args=args, task_vars=task_vars)
 
     def tell(self, book, arguments, now=False, idle=False):
         """Bring the reports up to date and see to the webhook, after something was written, or when IDLE. Returns the report if it was asked for NOW."""
@@ -76,14 +98,32 @@ class RolloutAction(ActionBase):
         outbox.kick(book, arguments.get("webhook"), idle, display.warning)
         return doc
 
+    def say_brakes(self, book, found):
+        """Say what keeps nodes from starting, once for the whole rollout, and when that is over."""
+        path = book.path("brakes.lock")
+        try:
+            with files.alone(path, 0.0) as handle:
+                if handle is None:
+                    return  # somebody else is about to say it
+                before = files.note(handle).get("brakes") or []
+                if before == found:
+                    return
+                files.keep(handle, {"brakes": found})
+        except OSError as exc:
+            display.warning("What holds rollout %s is not said here: %s" % (book.rollout_id, exc))
+            return
+        for line in [line for line in found if line not in before] or ([] if found else ["Nodes may start again."]):
+            self.say(line)
+
     @staticmethod
     def say(line):
         display.display(line)
 
 
-def owned_view(transaction, book, controller):
-    """The view of a rollout that this controller runs; anybody else is refused."""
-    run = owner.require(transaction, book.rollout_id, controller)
+def owned_view(transaction, book, identity):
+    """The view of a rollout that this controller runs; anybody else is refused, and so is what is left of this one after its end."""
+    _controller.require()
+    run = owner.require(transaction, book.rollout_id, identity)
     if transaction.view.run != run:
         raise owner.OwnerError("Rollout %s was planned again meanwhile; this run may not go on with it." % book.rollout_id)
     return transaction.view

@@ -13,9 +13,13 @@ is put back and is pending again. C(skip) means that there is nothing to do with
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, state, windows
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import domains, limits, state, windows
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.limits import listed
+
+# How many nodes that another one waits for are named.
+NAMED = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +35,7 @@ def decide(view, phase, name, present=None, now=None):
     aware datetime; without it neither maintenance windows nor the end of a ticket can be seen to, so that whoever acts on the answer gives it.
     """
     node = view.nodes.get(name)
+    present = None if present is None else frozenset(present)
     if node is None:
         return Decision("skip", "%s is not in the plan" % name)
     if phase == state.DRAIN:
@@ -47,7 +52,7 @@ def decide(view, phase, name, present=None, now=None):
 def starts(view, phase, name):
     """Whether leave for this phase lets something begin. A node that is down already is only brought to an end."""
     node = view.nodes.get(name)
-    return phase == state.DRAIN or (phase == state.DOWN and node is not None and node.state not in state.NOT_SERVING)
+    return phase in (state.DRAIN, state.DOWN) and not (node is not None and node.state in state.NOT_SERVING)
 
 
 def _drain(view, node, present, now):
@@ -55,13 +60,15 @@ def _drain(view, node, present, now):
         return Decision("skip", "already %s%s" % (node.state, ": " + node.reason if node.reason else ""))
     if node.state in state.IN_FLIGHT and not node.suspect:
         return Decision("stop", "already in flight in this run; a node goes once")
-    closed = _closed(view, node, now)
+    taken_up = node.suspect and node.state in state.NOT_SERVING
+    # Whatever keeps nodes from starting, one that is down already is finished or put back; but to no version that nobody approved.
+    closed = (_unapproved(view) if node.diverted else None) if taken_up else _closed(view, node, now)
     if closed:
         return closed
     policy = view.policy
     down = _down_now(view)
-    if node.suspect and node.state in state.NOT_SERVING:
-        # It is down already: taking it up again costs no slot of its own, but it works beside the others.
+    if taken_up:
+        # Taking it up again costs no slot of its own, but it works beside the others.
         working = [other for other in down if not other.suspect]
         if len(working) >= policy["max_down"]:
             return Decision("wait", "%d of %d nodes down: %s" % (len(working), policy["max_down"], listed(other.name for other in working)))
@@ -134,8 +141,9 @@ def _closed(view, node, now):
     policy = view.policy
     if view.stopped:
         return Decision("stop", "stopped by " + view.stopped)
-    if policy["approved"] is not None and policy["approved"] != view.sha256:
-        return Decision("stop", "nobody has approved this plan: run again with rollout_approve=%s" % view.sha256[:12])
+    unapproved = _unapproved(view)
+    if unapproved:
+        return unapproved
     why = limits.spent(policy, view.nodes.having(*state.FAILED), view.attempted)
     if why:
         return Decision("stop", why)
@@ -146,6 +154,14 @@ def _closed(view, node, now):
         if not opening.open:
             return Decision("stop", opening.reason)
     return None
+
+
+def _unapproved(view):
+    """Whether the plan waits for somebody to approve it."""
+    approved = view.policy["approved"]
+    if approved is None or approved == view.sha256:
+        return None
+    return Decision("stop", "nobody has approved this plan: run again with rollout_approve=%s" % view.sha256[:12])
 
 
 def _canaries(view, node, present):
@@ -177,10 +193,12 @@ def _waves(view, node, present):
     number, first = limits.wave_of(sizes, node.position)
     if not first:
         return None
-    left = [name for name in view.nodes.waiting_before(first) if present is None or name in present]
+    # Thousands may wait; to name a few of them is enough.
+    left = list(itertools.islice((name for name in view.nodes.waiting_before(first) if present is None or name in present), NAMED + 1))
     left += [other.name for other in view.nodes.having(*state.IN_FLIGHT) if other.position is not None and other.position < first
              and (present is None or other.name in present)]
-    return Decision("wait", "wave %d of %d begins when the one before it has ended: %s" % (number, len(sizes), listed(left))) if left else None
+    return Decision("wait", "wave %d of %d begins when the one before it has ended: %s%s" % (
+        number, len(sizes), ", ".join(left[:NAMED]), " and others" if len(left) > NAMED else "")) if left else None
 
 
 def _ahead(view, node, present, out, room):
@@ -200,27 +218,29 @@ def _out_by_domain(view, name):
     if view.policy["domain_caps"]:
         for other in view.nodes.having(*(state.LEAVING + state.OUT_OF_SERVICE)):
             if other.name != name:
-                for item in other.domains.items():
+                for item in domains.places(other.domains):
                     out.setdefault(item, []).append(other)
     return out
 
 
 def _domains(view, node, out):
     """How many nodes of one failure domain may be out at a time."""
+    waits = None
     for key, cap in sorted(view.policy["domain_caps"].items()):
-        place = node.domains.get(key)
-        if not place:
+        mine = domains.names(node.domains.get(key))
+        if not mine:
             return Decision("stop", "its %s is not known, and at most %d node%s of one may be out at a time: name it in gpufleet_domains, or by a group, and "
                             "run again" % (key, cap, "" if cap == 1 else "s"))
-        there = out.get((key, place), [])
-        if len(there) >= cap:
-            gone = [other for other in there if other.state in state.OUT_OF_SERVICE]
+        for place in mine:
+            there = out.get((key, place), [])
+            if len(there) < cap:
+                continue
             words = "%d of %d nodes of %s %s are out: %s" % (len(there), cap, key, place, listed(other.name for other in there))
-            if len(gone) < cap:
-                return Decision("wait", words)
-            return Decision("stop", words + ": have these repaired, or raise the cap (rollout_control with rollout_verb=set_budget, or rollout_domain_caps in "
-                            "the next run)")
-    return None
+            if len([other for other in there if other.state in state.OUT_OF_SERVICE]) >= cap:
+                return Decision("stop", words + ": have these repaired, or raise the cap (rollout_control with rollout_verb=set_budget, or "
+                                "rollout_domain_caps in the next run)")
+            waits = waits or Decision("wait", words)
+    return waits
 
 
 def _down_now(view):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import heapq
 import json
 import re
 import uuid
@@ -26,6 +27,12 @@ HEAD = ("rollout_id", "run", "target", "started", "finished", "sha256", "total",
         "stopped", "held", "held_reason")
 
 
+# How many nodes are read at a time where the first of many are looked for.
+BATCH = 500
+# How many events are read at a time.
+CHUNK = 1000
+
+
 class LedgerError(Exception):
     """The ledger cannot be used so; the message says what to do."""
 
@@ -37,7 +44,8 @@ def timestamp(now=None):
 
 def check_id(rollout_id):
     if not ROLLOUT_ID.fullmatch(rollout_id or ""):
-        raise LedgerError("The rollout id %r is not usable as a directory name: letters, digits and . _ + ~ - are, up to 100 of them." % (rollout_id,))
+        raise LedgerError("The rollout id %r (rollout_id) is not usable as a directory name: letters, digits and . _ + ~ - are, up to 100 of them." % (
+            rollout_id,))
     return rollout_id
 
 
@@ -126,15 +134,24 @@ class StoredNodes:
         return {name: number for name, number in counts.items() if number}
 
     def waiting_before(self, position):
-        query = (
-            sa.select(self._table.c.name)
-            .where(self._table.c.rollout_id == self._id, self._table.c.state == "pending", self._table.c.position < position)
-            .order_by(self._table.c.position)
-        )
-        names = [] if self._replaced else [name for (name,) in self._connection.execute(query) if name not in self._changed]
-        mine = [node for node in self._known.values() if node is not None and node.name in self._changed and node.state == "pending"
-                and node.position is not None and node.position < position]
-        return names + [node.name for node in sorted(mine, key=lambda node: node.position)]
+        """Names of the nodes before this place of the order that have not gone, in order; no more are read than are asked for."""
+        mine = sorted((node.position, node.name) for node in self._known.values() if node is not None and node.name in self._changed
+                      and node.state == "pending" and node.position is not None and node.position < position)
+        return (name for dummy, name in heapq.merge(mine, self._stored_waiting_before(position)))
+
+    def _stored_waiting_before(self, position):
+        """(position, name) of those that are so in the database and were not changed since, a batch at a time."""
+        columns, after, batch = self._table.c, -1, [] if self._replaced else None
+        while batch is None or len(batch) == BATCH:
+            query = (
+                sa.select(columns.position, columns.name)
+                .where(columns.rollout_id == self._id, columns.state == "pending", columns.position > after, columns.position < position)
+                .order_by(columns.position)
+                .limit(BATCH)
+            )
+            batch = self._connection.execute(query).all()
+            yield from (tuple(row) for row in batch if row[1] not in self._changed)
+            after = batch[-1][0] if batch else after
 
     def flush(self):
         """Write what was changed."""
@@ -168,6 +185,15 @@ class Transaction:
         self.added = []
         self._documents = []
         self._held = False
+
+    @property
+    def ledger_id(self):
+        """What tells this ledger from every other one; None where nothing is known to have begun in it."""
+        return self._database.identity(self._connection)
+
+    def name_ledger(self):
+        """Give the ledger its identity, if it has none; answers it."""
+        return self._database.identity(self._connection, make=True)
 
     def hold(self, owner):
         """Say who runs the rollout now."""
@@ -204,6 +230,11 @@ class Transaction:
         theirs = {name for (name,) in self._connection.execute(sa.select(table.c.name).where(table.c.rollout_id == other_id))}
         return sorted(theirs & set(names))
 
+    def state_elsewhere(self, other_id, name):
+        """The state of a node in another rollout of this ledger; None when that has no such node."""
+        table = self._database.table["node"]
+        return self._connection.execute(sa.select(table.c.state).where(table.c.rollout_id == other_id, table.c.name == name)).scalar()
+
     def in_flight_elsewhere(self, names):
         """(rollout id, node, state) of those of NAMES that other rollouts left in flight."""
         table, wanted = self._database.table["node"], set(names)
@@ -213,6 +244,16 @@ class Transaction:
             .order_by(table.c.rollout_id, table.c.name)
         )
         return [tuple(row) for row in self._connection.execute(query) if row[1] in wanted]
+
+    def in_flight_beside(self, names):
+        """(rollout id, node) of every node that is not one of NAMES and that another rollout has in flight."""
+        table, ours = self._database.table["node"], set(names)
+        query = (
+            sa.select(table.c.rollout_id, table.c.name, table.c.body)
+            .where(table.c.rollout_id != self._id, table.c.state.in_(state.IN_FLIGHT))
+            .order_by(table.c.rollout_id, table.c.name)
+        )
+        return [(other_id, node_of(body)) for other_id, name, body in self._connection.execute(query) if name not in ours]
 
     def flush(self, token):
         """Write all of it; TOKEN marks the events of one transaction."""
@@ -302,13 +343,19 @@ class Ledger:
             return Transaction(connection, self.store, self.rollout_id).owner if connection is not None else None
 
     def events(self):
-        """The story so far, first to last."""
-        with self.store.reading() as connection:
-            if connection is None:
-                return []
-            table = self.store.table["event"]
-            query = sa.select(table.c.body).where(table.c.rollout_id == self.rollout_id).order_by(table.c.id)
-            return [json.loads(body) for (body,) in connection.execute(query)]
+        """The story so far, first to last. Nobody who writes waits for it: it is read in parts, and understood between them."""
+        found, last = [], 0
+        while True:
+            with self.store.peeking() as connection:
+                if connection is None:
+                    return found
+                table = self.store.table["event"]
+                query = sa.select(table.c.id, table.c.body).where(table.c.rollout_id == self.rollout_id, table.c.id > last).order_by(table.c.id).limit(CHUNK)
+                rows = connection.execute(query).all()
+            found.extend(json.loads(body) for number, body in rows)
+            if len(rows) < CHUNK:
+                return found
+            last = rows[-1][0]
 
     def last_event(self):
         """The number of the last event; None when there is none."""
@@ -331,6 +378,19 @@ class Ledger:
     def last_id(self):
         """The id of the rollout of this ledger that was planned last, or None."""
         return last_id(self.store)
+
+    def elsewhere(self, names):
+        """(rollout id, node) of every other rollout of this ledger, for those of NAMES that one of them may have left changed and unproven."""
+        with self.store.reading() as connection:
+            if connection is None:
+                return []
+            table, wanted = self.store.table["node"], set(names)
+            others = sa.select(table.c.rollout_id, table.c.name, table.c.body).where(table.c.rollout_id != self.rollout_id)
+            open_states = state.IN_FLIGHT + state.OUT_OF_SERVICE
+            doubtful = sorted({row[1] for row in connection.execute(others.where(table.c.state.in_(open_states))) if row[1] in wanted})
+            if not doubtful:
+                return []
+            return [(rollout_id, node_of(body)) for rollout_id, dummy, body in connection.execute(others.where(table.c.name.in_(doubtful)))]
 
     def path(self, *names):
         """Where an artifact of this rollout lies."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import state, windows
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import options, state, windows
 
 PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?) ?%")
 DEFAULTS = {
@@ -52,6 +52,9 @@ class LimitError(Exception):
 
 def amount(key, value, fleet):
     """A number of nodes out of C(3), C("3") or C("10%") of the fleet, rounded down, at least 1. None where nothing may go."""
+    if not isinstance(value, (str, int, float)) or isinstance(value, int) and abs(value) > options.MOST_NODES or len(str(value)) > options.SHOWN:
+        raise LimitError("rollout_%s is %s; expected a number of at most %d nodes such as 2, or a share of the fleet such as 10%%." % (
+            key, options.shown(value), options.MOST_NODES))
     text = str(value).strip()
     match = PERCENT.fullmatch(text)
     if match:
@@ -61,6 +64,8 @@ def amount(key, value, fleet):
         return 0 if percent == 0 else max(1, int(fleet * percent / 100.0))
     if isinstance(value, bool) or not re.fullmatch(r"[0-9]+", text):
         raise LimitError("rollout_%s is %r; expected a number of nodes such as 2, or a share of the fleet such as 10%%." % (key, value))
+    if int(text) > options.MOST_NODES:
+        raise LimitError("rollout_%s is %s; expected at most %d nodes." % (key, text, options.MOST_NODES))
     return int(text)
 
 
@@ -68,7 +73,7 @@ def percent(key, value):
     """A share such as C(10) or C("10%") as a number; None stays None."""
     if value is None or value == "":
         return None
-    match = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]+)?) ?%?", str(value).strip())
+    match = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]+)?) ?%?", str(value).strip()) if isinstance(value, (str, float, int)) else None
     if isinstance(value, bool) or not match or float(match.group(1)) > 100:
         raise LimitError("rollout_%s is %r; expected percent from 0 to 100." % (key, value))
     return float(match.group(1))

@@ -14,12 +14,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 import uuid
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import files, ledger, notices, owner, store, web
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import background, files, ledger, notices, owner, store, web
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.store import sa
 
 NAME = "webhook"
@@ -30,15 +28,6 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 # What the other side says about this message and not about the whole webhook; after so many tries it is left out.
 UNFIT, UNFIT_TRIES = (400, 413, 415, 422), 3
 EMPTY = {"seen": 0, "sending": None, "told": 0, "left_out": 0, "error": "", "sender": None, "until": 0.0}
-BOOT = """
-import importlib, json, sys, types
-asked = json.load(sys.stdin)
-sys.path[:] = asked["path"]
-for name, path in asked["packages"]:
-    sys.modules[name] = types.ModuleType(name)
-    sys.modules[name].__path__ = path
-importlib.import_module(asked["module"]).main(asked)
-"""
 
 
 class WebhookError(Exception):
@@ -205,24 +194,10 @@ def main(asked):
 
 
 def start(book, webhook, give_up_s=GIVE_UP_S, pause_s=FIRST_PAUSE_S):
-    """Start a sender that outlives this process and is not waited for. What it needs goes through a pipe, not into its arguments."""
-    module = __name__
-    package = module.partition(".plugins.")[0]
-    root = os.path.abspath(__file__)
-    for dummy in range(4):
-        root = os.path.dirname(root)
-    parts = package.split(".")
-    packages = [(".".join(parts[:end]), [root] if end == len(parts) else []) for end in range(1, len(parts) + 1)]
-    asked = {
-        "path": [os.path.abspath(entry) for entry in sys.path if entry], "packages": packages, "module": module, "webhook": webhook,
-        "artifact_dir": book.artifact_dir, "rollout_id": book.rollout_id, "ledger": book.store.url.render_as_string(hide_password=False),
-        "give_up_s": give_up_s, "pause_s": pause_s,
-    }
-    process = subprocess.Popen([sys.executable, "-c", BOOT], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/",
-                               start_new_session=True, close_fds=True)
-    with process.stdin as pipe:
-        pipe.write(json.dumps(asked).encode())
-    return process
+    """Start a sender that is not waited for."""
+    return background.start(__name__, {
+        "webhook": webhook, "artifact_dir": book.artifact_dir, "rollout_id": book.rollout_id, "ledger": book.store.url.render_as_string(hide_password=False),
+        "give_up_s": give_up_s, "pause_s": pause_s})
 
 
 def kick(book, webhook, idle=False, complain=lambda words: None):

@@ -6,7 +6,8 @@
 Private to the collection: it may change at any time.
 
 Tasks of one playbook run in many short-lived worker processes, so no file lock can be held from the first task to the last. The owner
-is the process that all of them share, the playbook itself, named so that a reused pid, a reboot or another container is told apart.
+is the process that all of them share, the playbook itself, named so that a reused pid, a reboot or another container is told apart. What
+cannot be seen of it is unknown, and never its end.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ import socket
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import state
 
-# How often a controller that asks the ledger shows that it lives, and how long that is believed where its process cannot be seen.
+# How often a controller shows in the ledger that it lives (watcher.py, and whoever asks the ledger), and how long that is believed where its
+# process cannot be seen.
 HEARTBEAT_S = 30
 FRESH_S = 120
+GONE = "gone"
+IDENTITY = ("boot_id", "pid_namespace", "pid", "started")
 
 
 class OwnerError(Exception):
@@ -71,6 +75,40 @@ def booted(proc="/proc"):
     return None
 
 
+def seen(pid, proc="/proc"):
+    """When a process of this process table started, in ticks since boot; GONE when there is none, None when that cannot be told.
+
+    Whether there is one is asked of the kernel, which tells it also where /proc hides the processes of others.
+    """
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return GONE
+    except PermissionError:
+        pass
+    except (OverflowError, TypeError):
+        return None
+    text = _read(os.path.join(proc, str(pid), "stat"))
+    if text is None or ")" not in text:
+        return None
+    return GONE if text.rpartition(")")[2].split()[:1] in (["Z"], ["X"]) else start_ticks(pid, proc)
+
+
+def judged(owner, here, seen_there):
+    """C(alive), C(dead) or C(unknown), by what was SEEN of the process with the owner's pid HERE.
+
+    Process 1 is what an orphan has for its parent, so that who recorded it as the owner may have ended.
+    """
+    certain = all(owner.get(key) and owner.get(key) == here[key] for key in ("boot_id", "pid_namespace"))
+    if not certain or not isinstance(owner.get("pid"), int) or owner["pid"] <= 1 or seen_there is None:
+        return "unknown"
+    if seen_there == GONE:
+        return "dead"
+    if owner.get("started") is None:
+        return "unknown"
+    return "alive" if seen_there == owner["started"] else "dead"
+
+
 def liveness(owner, proc="/proc", heard=None, now=None):
     """C(alive), C(dead), or C(unknown) when this controller cannot see the other one's processes.
 
@@ -78,15 +116,12 @@ def liveness(owner, proc="/proc", heard=None, now=None):
     when it was silent since; if not, it is a copy with the same name, which lives.
     """
     here = place(proc)
-    if owner.get("boot_id") != here["boot_id"]:
+    if owner.get("boot_id") and here["boot_id"] and owner["boot_id"] != here["boot_id"]:
         if owner.get("host") != here["host"] or owner.get("pid_namespace") != here["pid_namespace"] or heard is None or now is None:
             return "unknown"
         boot = booted(proc)
         return "dead" if boot is not None and _parsed(heard) < boot and _age(heard, now) >= FRESH_S else "unknown"
-    if owner.get("pid_namespace") != here["pid_namespace"]:
-        return "unknown"
-    ticks = start_ticks(owner.get("pid"), proc)
-    return "alive" if ticks is not None and ticks == owner.get("started") else "dead"
+    return judged(owner, here, seen(owner.get("pid"), proc))
 
 
 def running(record, now=None):
@@ -95,9 +130,14 @@ def running(record, now=None):
     return bool(record) and not record.get("ended") and liveness(record["owner"], heard=record["heartbeat"], now=now) != "dead"
 
 
+def told(owner):
+    """Whether all is known that tells it from every other process."""
+    return all(owner.get(key) for key in IDENTITY)
+
+
 def same(one, other):
-    keys = ("boot_id", "pid_namespace", "pid", "started")
-    return all(one.get(key) == other.get(key) for key in keys)
+    """Whether two are one; where not all is known, those of one host are only told apart by what is."""
+    return all(one.get(key) == other.get(key) for key in IDENTITY + (() if told(one) else ("host",)))
 
 
 def describe(owner):
@@ -156,12 +196,12 @@ def claim(transaction, rollout_id, run, nodes, owner, break_lock=False, proc="/p
     now = now or datetime.datetime.now(datetime.timezone.utc)
     transaction.alone()  # before anything is read of other rollouts
     mine = transaction.owner
-    if mine is not None and not same(mine["owner"], owner):
+    if mine is not None and not (same(mine["owner"], owner) and told(owner)):
         why = refusal(rollout_id, mine, [], True, now, break_lock, proc)
         if why:
             raise OwnerError(why)
     for name, other in transaction.owners():
-        if other.get("ended") or same(other["owner"], owner):
+        if other.get("ended") or (same(other["owner"], owner) and told(owner)):
             continue
         why = refusal(name, other, transaction.shared(name, nodes), False, now, break_lock, proc)
         if why:
@@ -194,6 +234,15 @@ def require(transaction, rollout_id, owner, now=None):
     if _age(record["heartbeat"], now) >= HEARTBEAT_S:
         transaction.hold(dict(record, heartbeat=state.timestamp(now)))
     return record["run"]
+
+
+def beat(transaction, owner, run, now=None):
+    """A sign of life of a controller that may have nothing to ask the ledger; False when the run is not its own any more, or is over."""
+    record = transaction.owner
+    if record is None or not same(record["owner"], owner) or record["run"] != run or record.get("ended") or record.get("broken"):
+        return False
+    transaction.hold(dict(record, heartbeat=state.timestamp(now or datetime.datetime.now(datetime.timezone.utc))))
+    return True
 
 
 def release(transaction, owner, now=None):

@@ -8,6 +8,8 @@ Private to the collection: it may change at any time.
 
 from __future__ import annotations
 
+import urllib.parse
+
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import html, text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import plan, report, state, timeline
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.axis import Axis
@@ -17,9 +19,9 @@ ROW, HEAD, CHART = 18.0, 24.0, 58.0
 # More failure domains than these are not drawn; more cards than these are closed, and more than those are left to the list.
 DOMAINS, OPEN_CARDS, CARDS, NAMES, FLYING = 150, 6, 200, 500, 60
 SIGN = {"done": "✓", "skipped": "–", "failed": "✕", "rolled_back": "↩", "quarantined": "⊘", "lost": "?", "pending": "·",
-        "draining": "▸", "down": "▸", "validating": "▸"}
+        "draining": "▸", "down": "▸", "validating": "▸", "soaking": "▸"}
 TONE = {"done": "pass", "skipped": "pass", "failed": "fail", "rolled_back": "fail", "quarantined": "fail", "lost": "unreachable", "pending": "all",
-        "draining": "unknown", "down": "unknown", "validating": "unknown"}
+        "draining": "unknown", "down": "unknown", "validating": "unknown", "soaking": "unknown"}
 PHASES = {"drain": "drain", "down": "down", "validate": "validate", "soak": "soak", "rollback": "roll back"}
 QUIET = ("done", "skipped", "pending")
 
@@ -100,18 +102,23 @@ def _card(name, node, opened):
     return {
         "name": name, "state": words(node["state"]), "tone": TONE[node["state"]], "sign": SIGN[node["state"]], "open": opened,
         "where": ", ".join("%s %s" % item for item in sorted(node["domains"].items())), "step": report.failed_step(node), "canary": node["canary"],
-        "reason": node["reason"] or "No reason was recorded.", "serves": report.SERVES.get(node["state"], "unknown"),
+        "reason": report.said(node) or "No reason was recorded.", "serves": report.SERVES.get(node["state"], "unknown"),
         "next": report.NEXT_STEP.get(node["state"], "Run the same playbook again: it looks at this node first."),
         "change": "%s → %s" % (node["from"] or "unknown", node["to"] or "unknown"), "attempt": node["attempt"],
         "steps": [{"name": step["name"], "started": moment(step["started"], 19), "took": report.duration(step["started"], step["finished"]) or "-",
                    "status": step["status"], "bad": step["status"] == "failed"} for step in node["steps"]],
+        "evidence": [{"href": "file://" + urllib.parse.quote(path), "words": path.rpartition("/")[2], "path": path} for path in node["evidence"]],
+        "earlier": [{"attempt": one["attempt"], "ended": moment(one["ended"], 19) or "-", "state": words(one["state"]), "step": report.failed_step(one) or "-",
+                     "reason": one["reason"]} for one in node["earlier"]],
     }
 
 
 def _row(name, node):
     return {"name": name, "state": words(node["state"]), "tone": TONE[node["state"]], "sign": SIGN[node["state"]], "took": report.took(node) or "-",
             "where": ", ".join(node["domains"][key] for key in sorted(node["domains"])), "change": "%s → %s" % (node["from"] or "?", node["to"] or "?"),
-            "reason": text.line(node["reason"], 300), "canary": node["canary"]}
+            "reason": report.said(node, report.REASON), "canary": node["canary"],
+            "earlier": [] if node["state"] in report.WORST else ["attempt %d: %s: %s" % (one["attempt"], words(one["state"]), text.line(
+                one["reason"], report.REASON)) for one in node["earlier"]]}
 
 
 def _folded(doc):

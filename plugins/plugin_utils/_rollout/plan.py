@@ -15,12 +15,15 @@ import json
 import re
 import typing as t
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _twins
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import domains, limits, state
 
 # A driver version such as 535.261.03, or the version of its packages such as 535.261.03-1~bpo12+1.
 VERSION = re.compile(r"([0-9]+:)?[0-9]+(\.[0-9]+){1,3}(-[A-Za-z0-9.+~]+)?")
 
 
+# Steps in which a node may be away for a while: a reload may become a reboot.
+REBOOTS = ("reboot", "reload", "rollback_reboot", "rollback_reload")
 # Whether a node is at work, in a word; nothing where that is not known.
 LOAD = {False: "idle", None: "", True: "at work"}
 
@@ -52,6 +55,10 @@ class Probe:
     kernel: t.Optional[str] = None  # the one that runs
     next_kernel: t.Optional[str] = None  # the one that boots next
     kernels: t.Optional[t.Tuple[str, ...]] = None  # those that can boot; None where nobody knows
+    verdict: str = ""  # of the look at its GPUs, where it has the wanted version already
+    complaint: str = ""  # why that is not pass
+    unproven_in: str = ""  # another rollout that changed it last, and has not proven it
+    identity: t.Dict[str, t.Any] = dataclasses.field(default_factory=dict)  # which machine it is, as driver_audit tells
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,11 +137,13 @@ def _blame(found, before):
     return state.SICK, ""
 
 
-def _there(to_version, before):
-    """What the plan says of a node that has the version: whether this rollout brought it there."""
+def _there(probe, to_version, before):
+    """What the plan says of a node that has the version: this rollout brought it there and proved it, or the look at it now passed."""
     if before is not None and before.state == "done" and before.to_version == to_version:
         return {"state": "done", "from": before.from_version, "from_kernel": before.from_kernel}
-    return {"state": "skipped", "reason": "already at %s" % to_version}
+    if probe.verdict == "pass":
+        return {"state": "skipped", "reason": "already at %s" % to_version}
+    return {"state": "failed", "reason": "already at %s, and not proven: %s" % (to_version, probe.complaint or "nothing looked at its GPUs")}
 
 
 def _present(probe, to_version):
@@ -166,31 +175,66 @@ def _kernels(nodes, probes, wanted):
             for words, found in ((KERNEL_GONE, gone), (KERNEL_UNKNOWN, unknown)) for kernel, names in sorted(found.items())]
 
 
+def _unfinished(before, present, to_version):
+    """What the plan says of a node on which an earlier run of this rollout left something to finish or to put back; None of any other."""
+    if before is None:
+        return None
+    if before.state in state.IN_FLIGHT:
+        return {"suspect": True}
+    if before.state == "lost" and state.unproven(before):
+        # Whatever runs on it now, nobody has seen that it is well.
+        return {"suspect": True, "again": "lost, %s" % before.reason}
+    if present == to_version and state.not_taken_back(before):
+        return {"suspect": True, "again": "its schedulers did not take it back"}
+    return None
+
+
+def _anew(probe, before):
+    """Why the node goes from the beginning whatever version it has; empty when its version may finish it."""
+    if probe.unproven_in:
+        return "changed in rollout %s, and not proven since" % probe.unproven_in
+    if before is not None and before.state == "quarantined" and state.unproven(before):
+        # Its marker is gone: it was repaired, and what it was compared with before may not be in it any more.
+        return "%s, %s" % (before.state, before.reason)
+    return ""
+
+
+def _left_rebooting(before):
+    """Whether a controller died while the node rebooted: that it does not answer says nothing yet, and leave to go waits for it."""
+    return before is not None and before.state in state.IN_FLIGHT and bool(before.steps) and before.steps[-1].name in REBOOTS
+
+
+def _out_of_reach(probe, before):
+    """What the plan says of a node that cannot go, whatever it has: it does not answer, or is in quarantine; None of any other."""
+    if not probe.reachable and not _left_rebooting(before):
+        return {"state": "lost", "reason": "did not answer before the rollout: %s" % (probe.error or "unreachable")}
+    if probe.quarantined:
+        return {"state": "quarantined", "reason": "was quarantined before: %s (remove its marker once it is repaired)" % probe.quarantined.rstrip(". ")}
+    return None
+
+
 def _place(probe, to_version, before, going_on):
     """What the plan says of one node. GOING_ON: the run before did not come to its end, and what was said and seen in it stands."""
     present = _present(probe, to_version)
     entry = {"from": present, "to": to_version, "from_kernel": probe.kernel, "domains": dict(probe.domains), "state": "pending", "reason": ""}
     mine = before is not None and before.state in ("failed", "rolled_back") and before.failure != state.SICK
-    if not probe.reachable:
-        entry.update(state="lost", reason="did not answer before the rollout: %s" % (probe.error or "unreachable"))
-    elif probe.quarantined:
-        entry.update(
-            state="quarantined", reason="was quarantined before: %s (remove its marker once it is repaired)" % probe.quarantined.rstrip(". ")
-        )
-    elif before is not None and before.state in state.IN_FLIGHT:
-        entry.update(suspect=True)
-        entry.update(_before(before, present, probe.kernel))
-    elif before is not None and present == to_version and state.not_taken_back(before):
-        entry.update(suspect=True, again="its schedulers did not take it back")
-        entry.update(_before(before, present, probe.kernel))
+    away, unfinished, anew = _out_of_reach(probe, before), _unfinished(before, present, to_version), _anew(probe, before)
+    if before is not None and (state.unproven(before) or not probe.reachable):
+        entry.update(_before(before, present, probe.kernel))  # what it goes back to, whenever that will be
+    if away:
+        entry.update(away)
+    elif unfinished:
+        entry.update(unfinished, **_before(before, present, probe.kernel))
     elif going_on and before is not None and before.state == "skipped" and before.order:
         entry.update(state="skipped", reason=before.reason, order=before.order)
     elif probe.error:
         entry.update(state="failed", reason="could not be examined: %s" % probe.error)
     elif not probe.version:
         entry.update(state="failed", reason="no driver was found to go back to if %s fails: bring the node up first" % to_version)
+    elif anew:
+        entry.update(again=anew)
     elif present == to_version:
-        entry.update(_there(to_version, before))
+        entry.update(_there(probe, to_version, before))
     elif mine and going_on:
         entry.update(state=before.state, reason=before.reason, kept=True)
     elif mine or before is not None and state.kept_out(before):
@@ -200,8 +244,10 @@ def _place(probe, to_version, before, going_on):
     return entry
 
 
-def _absent(previous, names, abandoned):
-    """Nodes of an earlier run of this rollout that are not among its nodes now and still are out of service: they hold their slots."""
+def _absent(previous, names, abandoned, going_on):
+    """Nodes of an earlier run of this rollout that are not among its nodes now and still count: those out of service hold their slots, and the failures
+    of a run that did not come to its end are failures of this one. GOING_ON: it did not.
+    """
     entries = {}
     for node in previous.nodes.everything() if previous else []:
         entry = {"from": node.from_version, "to": node.to_version, "from_kernel": node.from_kernel, "domains": dict(node.domains), "state": node.state,
@@ -217,6 +263,8 @@ def _absent(previous, names, abandoned):
                 % (node.name, node.state, ", in step %s" % node.steps[-1].name if node.steps else ""))
         elif node.state in state.IN_FLIGHT:
             entries[node.name] = dict(entry, state="lost", reason="given up: it was %s when its controller died" % node.state, failure=state.LOST)
+        elif going_on and node.state in state.FAILED and node.failure != state.SICK:
+            entries[node.name] = dict(entry, kept=True)
     return entries
 
 
@@ -247,8 +295,10 @@ def _wanted(target, targets, names):
     for name in names:
         if not VERSION.fullmatch(wanted[name] or ""):
             if not wanted[name]:
-                raise PlanError("No driver version is given for %s: set nvidia_driver_version (or rollout_version), such as 535.261.03." % name)
-            raise PlanError("The driver version of %s is %r; expected digits and dots, such as 535.261.03, or a package version such as 535.261.03-1."
+                raise PlanError("No driver version is given for %s: set nvidia_driver_version (or rollout_version), such as 535.261.03. Nothing was changed."
+                                % name)
+            raise PlanError("The driver version of %s is %r; expected digits and dots, such as 535.261.03, or a package version such as 535.261.03-1. "
+                            "Correct rollout_version or nvidia_driver_version. Nothing was changed."
                             % (name, wanted[name]))
     return wanted
 
@@ -308,10 +358,13 @@ def build(target, probes, policy, previous=None, canaries=(), targets=None, cana
     if len(by_name) != len(probes):
         names = [probe.name for probe in probes]
         raise PlanError("Nodes are named twice: %s." % ", ".join(sorted({name for name in names if names.count(name) > 1})))
+    twins = _twins.complaint({name: by_name[name].identity for name in sorted(by_name, key=natural)})
+    if twins:
+        raise PlanError(twins + " Nothing was changed.")
     wanted = _wanted(target, targets, list(by_name))
     _check_canaries(canaries, canaries_per_stratum, by_name)
     going_on = previous is not None and previous.run is not None and previous.finished is None
-    nodes = _absent(previous, by_name, abandoned)
+    nodes = _absent(previous, by_name, abandoned, going_on)
     for probe in sorted(probes, key=lambda one: natural(one.name)):
         nodes[probe.name] = _place(probe, wanted[probe.name], previous.nodes.get(probe.name) if previous else None, going_on)
     policy, paused, changed, notes = _taken_over(previous, policy, nodes) if going_on else (policy, "", {}, [])
@@ -368,25 +421,26 @@ def estimate(plan, node_s):
     waiting, canaries = list(plan.order), set(plan.canaries)
     running: t.List[t.Tuple[float, str]] = []
     wave = {name: limits.wave_of(policy["waves"], place)[0] for place, name in enumerate(plan.order)}
+    places_of = {name: domains.places(plan.nodes[name]["domains"]) for name in plan.order}  # asked for again and again
     clock = 0.0
     left = len(canaries)
     while waiting or running:
         held: t.Dict[t.Tuple[str, str], int] = {}
         for dummy, name in running:
-            for item in plan.nodes[name]["domains"].items():
+            for item in places_of[name]:
                 held[item] = held.get(item, 0) + 1
         skipped = []
         now = min([wave[name] for dummy, name in running] + [wave[name] for name in waiting[:1]])
         while waiting and len(running) < size:
             name = waiting.pop(0)
-            places = plan.nodes[name]["domains"]
+            places = places_of[name]
             barred = (left and name not in canaries and not plan.nodes[name].get("suspect")) or (wave[name] > now and name not in canaries)
-            if barred or any(held.get((key, places.get(key)), 0) >= cap for key, cap in policy["domain_caps"].items()):
+            if barred or any(held.get(item, 0) >= policy["domain_caps"].get(item[0], len(plan.order)) for item in places):
                 skipped.append(name)
                 if barred or len(skipped) > 4 * size:
                     break
                 continue
-            for item in places.items():
+            for item in places:
                 held[item] = held.get(item, 0) + 1
             heapq.heappush(running, (clock + node_s, name))
         waiting[:0] = skipped

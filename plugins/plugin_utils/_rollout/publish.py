@@ -12,6 +12,7 @@ among them. A report that cannot be written keeps nobody from anything; that it 
 
 from __future__ import annotations
 
+import os
 import re
 import time
 
@@ -26,6 +27,8 @@ SHARE, SAVED_S, LOOK_S = 0.05, 4.0, 2.0
 PATIENCE_S = 20.0
 # More nodes than these, and report.json stands on one line.
 DENSE = 1000
+# For so many nodes in trouble the evidence is looked for, and so many of their bundles are told.
+EVIDENCE, BUNDLES = 200, 20
 TEXTFILE = "gpufleet_rollout_%s.prom"
 
 
@@ -34,7 +37,21 @@ def gather(book, ended=None):
     events = book.events()
     story = timeline.build(events)
     over = story.view.finished is not None if ended is None else ended
-    return report.document(story.view, over, ledger.timestamp(), events[-1]["time"] if events else None), story
+    doc = report.document(story.view, over, ledger.timestamp(), events[-1]["time"] if events else None, story)
+    for name, node in report.troubled(doc)[:EVIDENCE]:
+        node["evidence"] = bundles(book, name)
+    return doc, story
+
+
+def bundles(book, name):
+    """The directories with evidence about a node that this rollout kept on the controller, in the order of its attempts."""
+    place = os.path.join(os.path.abspath(os.path.expanduser(book.artifact_dir)), "evidence", book.rollout_id, ledger.check_node(name))
+    try:
+        found = os.listdir(place)
+    except OSError:
+        return []  # there are none, or they lie on another host, which the reason names
+    attempts = sorted((int(one.partition("-")[0]), one) for one in found if one.partition("-")[0].isdigit())
+    return [os.path.join(place, one) for dummy, one in attempts][-BUNDLES:]
 
 
 def contents(doc, story):
@@ -58,8 +75,10 @@ def _account(handle):
         return SAVED_S, 0.0, 0.0, None
 
 
-def refresh(book, now=False, idle=False, textfile_dir="", complain=lambda words: None):
+def refresh(book, now=False, idle=False, textfile_dir="", complain=lambda words: None, ended=None):
     """Write the files when that is due, or NOW. IDLE: only when the last look was a while ago. Returns the document if one was made.
+
+    ENDED overrules whether the run is over, as in gather.
 
     Whatever goes wrong is told to COMPLAIN, but what the ledger says NOW is asked for is raised: the caller wants to know it.
     """
@@ -70,7 +89,7 @@ def refresh(book, now=False, idle=False, textfile_dir="", complain=lambda words:
         with places.alone(path, PATIENCE_S if now else 0.5) as handle:
             if handle is None and not now:
                 return None  # somebody writes; what is missing is written by the next who looks
-            doc = _write(book, handle, now, textfile_dir, complain)
+            doc = _write(book, handle, now, textfile_dir, complain, ended)
             return doc
     except OSError as exc:
         complain("The report of rollout %s cannot be written on the controller: %s. The rollout goes on without it." % (book.rollout_id, exc))
@@ -78,13 +97,13 @@ def refresh(book, now=False, idle=False, textfile_dir="", complain=lambda words:
         if now:
             raise
         complain("The report of rollout %s was not brought up to date: %s" % (book.rollout_id, exc))
-    return _gathered(book, complain)[0] if now else None
+    return gathered(book, complain, ended)[0] if now else None
 
 
-def _gathered(book, complain):
+def gathered(book, complain, ended=None):
     """What gather gives; (None, None) when it cannot be made, which is told."""
     try:
-        return gather(book)
+        return gather(book, ended)
     except store.StoreError:
         raise
     except Exception as exc:  # noqa: BLE001 (whatever is wrong with a report, it is not worth a rollout)
@@ -92,7 +111,7 @@ def _gathered(book, complain):
         return None, None
 
 
-def _write(book, handle, now, textfile_dir, complain):
+def _write(book, handle, now, textfile_dir, complain, ended):
     saved, then, took, event = _account(handle) if handle is not None else (0.0, 0.0, 0.0, None)
     begun = time.time()
     saved = min(max(SAVED_S, 2 * took), saved + SHARE * max(0.0, begun - then)) if then else saved
@@ -101,7 +120,7 @@ def _write(book, handle, now, textfile_dir, complain):
             places.keep(handle, {"saved_s": saved, "time": begun, "took_s": took, "event": event})
             return None
     event = book.last_event()
-    doc, story = _gathered(book, complain)
+    doc, story = gathered(book, complain, ended)
     try:
         if doc is None:
             return None

@@ -10,6 +10,8 @@ The verdict and why it is so come first in all of them.
 
 from __future__ import annotations
 
+import datetime
+
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import junit, markdown, text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import estimate, limits, state, timeline
 
@@ -25,18 +27,25 @@ NEXT_STEP = {
     "failed": "Nothing was changed on it and it serves as before. Clear the cause, then run the same playbook again.",
 }
 SERVES = {"lost": "unknown", "quarantined": "no", "rolled_back": "yes, as before", "failed": "as before"}
+CONTROLLER = "localhost"
+# How much of a reason the table holds; the report has all of it.
+REASON = 300
 WORST = ("lost", "quarantined", "failed", "rolled_back")
 
 
-def document(view, ended, time=None, last_event=None):
-    """The report of a rollout; ENDED says whether its last play has been reached, TIME is now as the ledger spells it."""
+def document(view, ended, time=None, last_event=None, story=None):
+    """The report of a rollout; ENDED says whether its run is over, TIME is now as the ledger spells it.
+
+    The verdict, the counts and the budgets are of the last run. STORY, a Timeline, knows what earlier runs left.
+    """
+    absent, earlier = (story.absent, story.earlier) if story is not None else ([], {})
     verdict = state.verdict(view, ended)
     failed = view.nodes.having(*state.FAILED)
     spent = limits.spent(view.policy, failed, view.attempted) if view.policy else ""
     counts = view.nodes.count()
     return {
         "verdict": verdict,
-        "reasons": reasons(view, verdict, spent),
+        "reasons": reasons(view, verdict, spent, absent),
         "next_steps": next_steps(view, verdict, spent),
         "schema": SCHEMA,
         "rollout_id": view.rollout_id,
@@ -55,7 +64,9 @@ def document(view, ended, time=None, last_event=None):
         "budgets": budgets(view, failed),
         "estimate": None if ended or verdict != "running" else left(view, time),
         "policy": view.policy,
-        "nodes": {node.name: _node(node) for node in view.nodes.everything()},
+        "nodes": dict(
+            {node.name: _node(node, True, earlier) for node in view.nodes.everything()},
+            **{node.name: _node(node, False, earlier) for node in absent}),
     }
 
 
@@ -64,9 +75,10 @@ def left_out(view):
     return [node for node in view.nodes.having("skipped") if node.order]
 
 
-def _node(node):
+def _node(node, in_run, earlier):
     return {
         "state": node.state,
+        "in_run": in_run,
         "from": node.from_version,
         "to": node.to_version,
         "reason": node.reason,
@@ -76,8 +88,14 @@ def _node(node):
         "attempt": node.attempt,
         "suspect": node.suspect,
         "ended": node.ended,
-        "steps": [{"name": step.name, "started": step.started, "finished": step.finished, "status": step.status} for step in node.steps],
+        "evidence": [],  # directories on the controller, where a node is in trouble
+        "steps": _steps(node.steps),
+        "earlier": [dict(attempt, steps=_steps(attempt["steps"])) for attempt in earlier.get(node.name, ())],
     }
+
+
+def _steps(steps):
+    return [{"name": step.name, "started": step.started, "finished": step.finished, "status": step.status} for step in steps]
 
 
 def budgets(view, failed):
@@ -107,7 +125,7 @@ def _names(nodes):
     return limits.listed(node.name for node in nodes)
 
 
-def reasons(view, verdict, spent):
+def reasons(view, verdict, spent, absent=()):
     """Why the verdict is what it is, the most important first."""
     counts = view.nodes.count()
     found = _brakes(view, verdict, spent)
@@ -132,7 +150,21 @@ def reasons(view, verdict, spent):
         found.append("No node was planned.")
     elif over:
         found.append("%d of %s done or skipped." % (over, text.count(sum(counts.values()), "node")))
+    if absent:
+        states = {}
+        for node in absent:
+            states[node.state] = states.get(node.state, 0) + 1
+        found.append("%s of earlier runs %s not part of this one: %s." % (
+            text.count(len(absent), "node"), "was" if len(absent) == 1 else "were",
+            ", ".join("%d %s" % (states[name], name.replace("_", " ")) for name in state.STATES if name in states)))
     return found
+
+
+def brakes(view):
+    """What keeps further nodes from starting while a rollout runs, and what to do about it, for those who watch."""
+    spent = limits.spent(view.policy, view.nodes.having(*state.FAILED), view.attempted) if view.policy else ""
+    found = _brakes(view, "running", spent)
+    return found + _releases(view, spent) if found else []
 
 
 def _brakes(view, verdict, spent):
@@ -151,18 +183,24 @@ def _brakes(view, verdict, spent):
     return found
 
 
+def _releases(view, spent):
+    """What to do about what keeps nodes from starting while a rollout runs."""
+    found = []
+    if view.paused:
+        found.append("Nodes in flight finish. To go on: rollout_control with rollout_verb=resume.")
+    if view.held:
+        found.append("Nodes in flight finish. The queries are asked again by themselves; to go on without them: rollout_control with "
+                     "rollout_verb=set_budget and rollout_limits={\"holds\": {}}.")
+    if spent or view.stopped:
+        found.append("Let the nodes in flight finish; the rollout then ends by itself.")
+    return found
+
+
 def next_steps(view, verdict, spent):
     """What the person who reads this should do, the most urgent first."""
     found = ["%s (%s): %s" % (_names(nodes), name.replace("_", " "), NEXT_STEP[name]) for name in WORST for nodes in [view.nodes.having(name)] if nodes]
     if verdict == "running":
-        if view.paused:
-            found.append("Nodes in flight finish. To go on: rollout_control with rollout_verb=resume.")
-        if view.held:
-            found.append("Nodes in flight finish. The queries are asked again by themselves; to go on without them: rollout_control with "
-                         "rollout_verb=set_budget and rollout_limits={\"holds\": {}}.")
-        if spent or view.stopped:
-            found.append("Let the nodes in flight finish; the rollout then ends by itself.")
-        return found
+        return found + _releases(view, spent)
     if view.nodes.suspects() or view.nodes.having(*state.IN_FLIGHT):
         found.insert(0, "Run the same playbook again: it looks at the nodes that were left in flight first, and finishes them or puts them back.")
     if view.nodes.having("pending"):
@@ -179,6 +217,15 @@ def duration(started, finished):
     if not started or not finished:
         return ""
     return span(timeline.seconds(finished) - timeline.seconds(started))
+
+
+def both(time):
+    """A time of the ledger in UTC, and in the time zone of this controller where that is another one; empty for none."""
+    if not time:
+        return ""
+    moment = datetime.datetime.fromtimestamp(timeline.seconds(time)).astimezone()
+    utc = time[:19].replace("T", " ") + " UTC"
+    return utc if not moment.utcoffset() else "%s (%s)" % (utc, moment.strftime("%Y-%m-%d %H:%M:%S %Z"))
 
 
 def span(seconds):
@@ -222,19 +269,24 @@ def when_over(doc):
         "from %s" % text.count(found["measured"], "node") if found["measured"] else "from the policy's word, since no node is done yet")
 
 
+def said(node, limit=None):
+    """The reason of a node on one line, and that it was not in the last run if so."""
+    reason = text.line(node["reason"], limit)
+    return reason if node["in_run"] else "not part of this run%s" % (", " + reason if reason else "")
+
+
 def table(doc):
     """The summary as lines of plain text. What counts stands last, where the eye of a terminal rests."""
-    rows = [("node", "state", "from", "to", "took")]
+    rows = [("node", "state", "from", "to", "took", "reason")]
     folded = len(doc["nodes"]) > LISTED
     for name, node in doc["nodes"].items():
         if not (folded and node["state"] in ("done", "skipped", "pending") and not node["suspect"]):
-            rows.append((text.line(name), node["state"], text.line(node["from"]) or "-", text.line(node["to"]) or "-", took(node) or "-"))
+            rows.append((text.line(name), node["state"], text.line(node["from"]) or "-", text.line(node["to"]) or "-", took(node) or "-",
+                         said(node, REASON) or "-"))
     lines = text.columns(rows)
     if folded:
         lines.append("... and %s that %s done, skipped or pending" % (text.count(len(doc["nodes"]) - len(rows) + 1, "node"), "is" if len(
             doc["nodes"]) == len(rows) else "are"))
-    lines.extend("%s: %s" % (text.line(name), text.line(node["reason"])) for name, node in doc["nodes"].items()
-                 if node["reason"] and not (folded and node["state"] in ("done", "skipped", "pending")))
     if when_over(doc):
         lines.append(when_over(doc))
     without = doc["left_out"]
@@ -242,6 +294,32 @@ def table(doc):
         doc["verdict"], ", without %s that an operator left out (%s)" % (text.count(len(without), "node"), limits.listed(map(text.line, without)))
         if without else "", count(doc), text.line(doc["target"])))
     return lines
+
+
+def summary(doc, path):
+    """The table, why the verdict is so, what to do next and where the report is, PATH; the verdict stands last."""
+    lines = table(doc)
+    return lines[:-1] + [""] + [text.line(reason) for reason in doc["reasons"]] + [
+        "next: %s" % text.line(step) for step in doc["next_steps"]] + ["report: %s" % path, lines[-1]]
+
+
+def blame(doc, hosts, gone, host, verdict):
+    """What each of HOSTS has to fail with at the end of a run, by its name. VERDICT is the sentence on the whole rollout, HOST the one that asks.
+
+    A node that is well fails for no other one: the verdict is the controller's. GONE are those that have left the play, failed or unreachable,
+    of which Ansible's exit status tells. Only where nothing else makes the playbook fail, HOST does.
+    """
+    if doc["verdict"] == "complete":
+        return {}
+    mine = {name: node for name, node in doc["nodes"].items() if name in hosts and node["in_run"]}
+    found = {name: "%s is %s%s" % (name, node["state"], ": " + node["reason"] if node["reason"] else "") for name, node in mine.items()
+             if node["state"] in state.FAILED}
+    if CONTROLLER in hosts:
+        return dict(found, **{CONTROLLER: verdict})
+    found.update({name: "%s is %s: %s" % (name, node["state"], node["reason"] or doc["reasons"][0]) for name, node in mine.items()
+                  if node["state"] in ("pending",) + state.IN_FLIGHT or node["suspect"]})
+    told = found or any(name in gone and node["in_run"] and node["state"] not in ("done", "skipped") for name, node in doc["nodes"].items())
+    return found if told else {host: verdict}
 
 
 # Markdown
@@ -253,24 +331,28 @@ def markdown_text(doc):
     lines += ["- " + escape(reason) for reason in doc["reasons"]]
     lines += markdown.section("What to do", ["%d. %s" % (number, escape(step)) for number, step in enumerate(doc["next_steps"], start=1)])
     lines += ["", escape("Rollout %s, started %s, finished %s%s. %s." % (
-        doc["rollout_id"], doc["started"], doc["finished"] or "not yet",
+        doc["rollout_id"], both(doc["started"]), both(doc["finished"]) or "not yet",
         ", after %s" % duration(doc["started"], doc["finished"]) if doc["finished"] else "", count(doc)))]
     if when_over(doc):
         lines += ["", escape(when_over(doc)[:1].upper() + when_over(doc)[1:] + ".")]
     bad = troubled(doc)
     lines += markdown.section("Nodes that need attention", bad and markdown.table(("node", "state", "failed in", "reason", "serves"), (
-        (name, node["state"], failed_step(node) or "-", node["reason"], SERVES.get(node["state"], "unknown")) for name, node in bad)))
+        (name, node["state"], failed_step(node) or "-", said(node), SERVES.get(node["state"], "unknown")) for name, node in bad)))
+    lines += markdown.section("Evidence", ["- %s: %s" % (escape(name), escape(", ".join(node["evidence"]))) for name, node in bad if node["evidence"]])
     lines += markdown.section("Budgets", markdown.table(("budget", "used", "limit"), (
         (name, str(entry["used"]), str(entry["limit"])) for name, entry in doc["budgets"].items())))
     some = [(name, node) for name, node in doc["nodes"].items() if len(doc["nodes"]) <= LISTED or node["state"] not in ("done", "skipped", "pending")]
     lines += markdown.section("Nodes", markdown.table(("node", "state", "from", "to", "took", "reason"), (
-        (name, node["state"], node["from"] or "-", node["to"] or "-", took(node) or "-", node["reason"]) for name, node in some)))
+        (name, node["state"], node["from"] or "-", node["to"] or "-", took(node) or "-", said(node)) for name, node in some)))
     if len(some) < len(doc["nodes"]):
         lines += ["", "%s more are done, skipped or pending; report.json names them." % text.count(len(doc["nodes"]) - len(some), "node")]
     for name, node in some[:LISTED]:
         if node["steps"]:
             lines += markdown.section(name, markdown.table(("step", "started", "took", "status"), (
                 (step["name"], step["started"], duration(step["started"], step["finished"]) or "-", step["status"]) for step in node["steps"])), 3)
+        if node["earlier"]:
+            lines += markdown.section("%s: earlier attempts" % name, markdown.table(("attempt", "ended", "state", "failed in", "reason"), (
+                (str(one["attempt"]), one["ended"] or "-", one["state"], failed_step(one) or "-", one["reason"]) for one in node["earlier"])), 3)
     return "\n".join(lines) + "\n"
 
 
@@ -291,12 +373,16 @@ def junit_text(doc):
 
 def _case(name, node):
     place = "gpufleet.rollout.%s" % (",".join("%s-%s" % item for item in sorted(node["domains"].items())) or "nodes")
-    said = node["reason"] or node["state"]
+    words = node["reason"] or node["state"]
+    if not node["in_run"]:
+        return junit.Case(name, place, "skipped", "", "not part of this run, %s: %s" % (node["state"], words), "")
     if node["state"] == "done":
         return junit.Case(name, place, "passed", "", "", "")
     if node["state"] in state.FAILED:
-        steps = "\n".join("%s: %s, %s" % (step["name"], step["status"], duration(step["started"], step["finished"]) or "open") for step in node["steps"])
-        return junit.Case(name, place, "error" if node["state"] == "lost" else "failure", node["state"], said, "%s\n%s\n%s" % (
-            said, NEXT_STEP[node["state"]], steps))
+        steps = "\n".join(
+            ["%s: %s, %s" % (step["name"], step["status"], duration(step["started"], step["finished"]) or "open") for step in node["steps"]]
+            + ["earlier, attempt %d: %s, %s" % (one["attempt"], one["state"], one["reason"]) for one in node["earlier"]])
+        return junit.Case(name, place, "error" if node["state"] == "lost" else "failure", node["state"], words, "%s\n%s\n%s" % (
+            words, NEXT_STEP[node["state"]], steps))
     # Whoever is in flight or did not go has no verdict, and is none that passed.
     return junit.Case(name, place, "skipped", "", "%s%s" % (node["state"], ": " + node["reason"] if node["reason"] else ""), "")

@@ -39,6 +39,8 @@ PUTTING_BACK = ("rollback_install", "rollback_prove", "rollback_reboot", "rollba
 AFTERWARDS = ("rollback_start", "quarantine")
 # Whatever a ticket is for, and even when it ran out, it never keeps anybody from putting a node back.
 ALWAYS = PUTTING_BACK + AFTERWARDS
+# These may leave another driver, another kernel or stopped services on a node; what only looks, or starts what ran before, does not.
+CHANGING = tuple(name for name, (phase, dummy) in STEPS.items() if phase == DOWN and name not in AFTERWARDS + ("validate", "rollback_validate"))
 # How far a dead controller came with a node: only its services were stopped; it was changed; it was being put back; it served again.
 STOPPED, CHANGED, PUT_BACK, SERVING = RESUMES = ("stopped", "changed", "put_back", "serving")
 IN_FLIGHT = ("draining", "down", "validating", "soaking")
@@ -49,6 +51,8 @@ LEAVING = ("draining",) + NOT_SERVING
 OUT_OF_SERVICE = ("lost", "quarantined")
 FAILED = ("failed", "rolled_back", "quarantined", "lost")
 ENDED = ("done", "skipped") + FAILED
+# How a node ends whose driver was proven after it was changed last.
+PROVEN = ("done", "rolled_back")
 STATES = ("pending",) + IN_FLIGHT + ENDED
 
 # Why a node failed. SICK: it was so before anything was changed. SOFT: before its services were stopped. HARD: after. LOST: it is gone.
@@ -72,6 +76,11 @@ def reached(steps):
         return SERVING
     done = [name for name in steps if name in STEPS and STEPS[name][0] == DOWN and name not in AFTERWARDS]
     return CHANGED if any(name != "stop" for name in done) else STOPPED if done else ""
+
+
+def unproven(node):
+    """Whether this rollout changed the node, or may have, and nothing has proven it since."""
+    return bool(reached([step.name for step in node.steps])) and not node.proven and node.state not in PROVEN
 
 
 def kept_out(node):
@@ -123,7 +132,10 @@ class Node:
     signature: str = ""  # what is compared between nodes to tell a common cause
     attempt: int = 0
     went: t.Optional[int] = None  # the how manyth it was
-    suspect: bool = False  # in flight when its controller died, not taken up again yet
+    suspect: bool = False  # in flight when its controller died, or lost after it was changed, and not taken up again yet
+    diverted: bool = False  # in flight to another version when its controller died
+    proven: bool = False  # since the last step that changed it, whatever became of it then
+    began: t.Optional[str] = None  # when it was given leave to drain last
     ticket: t.Optional[Ticket] = None
     order: str = ""  # an operator's word that leaves it out
     ended: t.Optional[str] = None
@@ -233,16 +245,20 @@ def _plan(view, event):
             node.attempt = old.attempt
             view.earlier += int(old.attempt > 0 and name not in places)
             old.close(event["time"], "interrupted")
-            if planned.get("suspect") or planned.get("kept") or planned["state"] == "done":
-                node.steps = old.steps
+            # What was done to a node and not proven is not forgotten, whatever it is found to be now.
+            if planned.get("suspect") or planned.get("kept") or planned["state"] == "done" or unproven(old):
+                node.steps, node.began, node.proven = old.steps, old.began, old.proven
             if planned.get("kept"):
                 node.ended = old.ended
             if planned.get("suspect"):
-                node.suspect, node.state, node.order = True, old.state, old.order
+                node.suspect, node.state, node.order, node.diverted = True, old.state, old.order, node.to_version != old.to_version
                 node.reason = "in flight when its controller died%s%s" % (
                     ", in step %s" % old.steps[-1].name if old.steps else "", ", after: " + old.reason if old.failure else "")
                 if not_taken_back(old):
                     node.state, node.reason = "validating", old.reason
+                elif old.state == "lost":
+                    node.state, node.reason = "down", "lost after it was changed%s%s" % (
+                        ", in step %s" % old.steps[-1].name if old.steps else "", ": " + old.reason if old.reason else "")
         nodes.append(node)
     view.nodes.replace(nodes)
 
@@ -280,7 +296,7 @@ def _grant(view, node, event):
     if phase == DRAIN:
         # Work that a dead controller began on the node is down already.
         node.state = "down" if node.suspect and node.state in NOT_SERVING else "draining"
-        node.suspect, node.reason = False, ""
+        node.suspect, node.reason, node.began = False, "", event["time"]
         node.attempt += 1
         view.went += 1
         node.went = view.went
@@ -293,6 +309,7 @@ def _end(view, node, event):
     well = ("done", "skipped", "rolled_back", "pending") + (("quarantined",) if node.open_step and node.open_step.name == "quarantine" else ())
     node.close(event["time"], "ok" if event["state"] in well else "failed")
     node.state, node.ticket, node.suspect = event["state"], None, False
+    node.proven = node.proven or event["state"] in PROVEN
     node.reason = event.get("reason") or node.reason
     if event["state"] == "pending":
         node.went = None
@@ -335,6 +352,7 @@ def apply(view, event):
     elif kind == "step":
         node.close(event["time"], "failed" if event["step"] == "quarantine" else "ok")
         node.steps.append(Step(event["step"], event["time"], detail=event.get("detail", "")))
+        node.proven = node.proven and event["step"] not in CHANGING
         phase, after = STEPS[event["step"]]
         if phase != DRAIN or node.state not in NOT_SERVING:  # a node that is taken up again is down, whatever is looked at
             node.state = after

@@ -15,6 +15,7 @@ import contextlib
 import os
 import random
 import time
+import uuid
 
 try:
     import sqlalchemy as sa
@@ -29,6 +30,7 @@ SCHEMA_VERSION = "1"
 PATIENCE_S = 120.0
 # What SQLite says when waiting mends nothing.
 BROKEN = ("disk is full", "disk I/O error", "unable to open database file", "readonly database", "malformed", "not a database")
+PEEKS = "gpufleet_peeks"
 DIRECTORY_MODE, FILE_MODE = 0o700, 0o600
 
 
@@ -95,7 +97,7 @@ class Store:
                 "The ledger needs the Python module SQLAlchemy (2.0 or newer) in the environment of ansible-core on the controller: install it there.")
         try:
             self.url = sa.engine.make_url(url)
-        except sa_exc.ArgumentError:
+        except (sa_exc.ArgumentError, ValueError):  # no URL, or a port that is no number
             raise StoreError("rollout_ledger is no database URL; expected sqlite:////path/file or postgresql+psycopg://user@host/database.") from None
         if self.url.get_backend_name() not in ("sqlite", "postgresql"):
             raise StoreError("rollout_ledger names the database %s; sqlite and postgresql are supported." % self.url.get_backend_name())
@@ -110,7 +112,7 @@ class Store:
             raise StoreError("The ledger %s needs a Python module that is missing on the controller: %s." % (self.shown, exc)) from None
         if self.sqlite:
             sa.event.listen(self.engine, "connect", self._configure)
-            sa.event.listen(self.engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+            sa.event.listen(self.engine, "begin", self._begin)
         self.meta = tables()
         self.table = {name[len("gpufleet_"):]: table for name, table in self.meta.tables.items()}
 
@@ -126,6 +128,11 @@ class Store:
     @staticmethod
     def _configure(connection, record):
         connection.execute("PRAGMA synchronous = FULL")
+
+    @staticmethod
+    def _begin(connection):
+        # Whoever only peeks locks nobody out but for the moment of a commit.
+        connection.exec_driver_sql("BEGIN" if connection.get_execution_options().get(PEEKS) else "BEGIN IMMEDIATE")
 
     def exists(self):
         """Whether there is anything to read; never makes it."""
@@ -159,6 +166,23 @@ class Store:
             return
         with contextlib.ExitStack() as stack:
             yield self._patiently(lambda: self._entered(stack))
+
+    @contextlib.contextmanager
+    def peeking(self):
+        """A connection to read what never changes once it is there, without a turn and without holding anybody up; None where nothing was ever written."""
+        if not self.exists():
+            yield None
+            return
+        with contextlib.ExitStack() as stack:
+            yield self._patiently(lambda: self._peek(stack))
+
+    def _peek(self, stack):
+        """A connection for peeking, until the end of STACK."""
+        with contextlib.ExitStack() as attempt:
+            connection = attempt.enter_context(self.engine.connect().execution_options(**{PEEKS: True}))
+            found = sa.inspect(connection).has_table("gpufleet_event")
+            stack.push(attempt.pop_all())
+            return connection if found else None
 
     def _entered(self, stack):
         """A connection with its turn, both until the end of STACK."""
@@ -213,6 +237,21 @@ class Store:
             connection.execute(postgresql.insert(table).values(rollout_id=rollout_id).on_conflict_do_nothing())
             connection.execute(query)
 
+    def identity(self, connection, make=False):
+        """What tells this ledger from every other one, also from one that is made anew in its place; None before the first that begins a rollout in it."""
+        meta = self.table["meta"]
+        query = sa.select(meta.c.value).where(meta.c.name == "ledger_id")
+        found = connection.execute(query).scalar()
+        if found is None and make:
+            if not self.sqlite:
+                # Two rollouts may ask at once; this lock ends with the transaction.
+                connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7283467)")
+                found = connection.execute(query).scalar()
+            if found is None:
+                found = uuid.uuid4().hex
+                connection.execute(sa.insert(meta).values(name="ledger_id", value=found))
+        return found
+
     def hold_all(self, connection):
         """Keep every other rollout of this database from beginning until the transaction ends; nodes of those that run go on.
 
@@ -230,7 +269,8 @@ class Store:
                 return attempt()
             except (sa_exc.OperationalError, sa_exc.InterfaceError) as exc:
                 if self.sqlite and any(word in self._why(exc) for word in BROKEN):
-                    raise StoreError("The ledger %s cannot be used: %s." % (self.shown, self._why(exc))) from None
+                    raise StoreError("The ledger %s cannot be used: %s. See to its disk, or give it another place by rollout_ledger or "
+                                     "gpufleet_artifact_dir." % (self.shown, self._why(exc))) from None
                 if time.monotonic() + pause > until:
                     raise StoreError("The ledger %s did not answer within %d s: %s. Nothing was decided; see to the database and run the playbook again." % (
                         self.shown, self.patience_s, self._why(exc))) from None
@@ -240,7 +280,8 @@ class Store:
                 raise StoreError("The ledger %s did not answer: %s. Nothing was decided; see to that process and run the playbook again." % (
                     self.shown, exc)) from None
             except OSError as exc:
-                raise StoreError("The ledger %s cannot be used: %s." % (self.shown, exc)) from None
+                raise StoreError("The ledger %s cannot be used: %s. Give it a place that can be written, by rollout_ledger or gpufleet_artifact_dir." % (
+                    self.shown, exc)) from None
             time.sleep(pause * random.uniform(0.8, 1.2))
             pause = min(2.0, pause * 2)
 

@@ -16,6 +16,9 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
 
 # What a node is at, from the beginning of its turn to the end.
 PHASES = ("drain", "down", "validate", "soak", "rollback")
+# More attempts of a node than these are not told.
+ATTEMPTS = 5
+OF_STATE = {"draining": "drain", "down": "down", "validating": "validate", "soaking": "soak"}
 
 
 def seconds(text):
@@ -52,6 +55,8 @@ class Timeline:
     marks: t.Dict[str, t.List[t.Tuple[float, str]]]  # (when, state that ended its turn)
     points: t.List[Point]
     words: t.List[t.Dict[str, t.Any]]  # what operators said, holds, and when runs began
+    absent: t.List[state.Node] = dataclasses.field(default_factory=list)  # of earlier runs, as those left them; the last run has not got them
+    earlier: t.Dict[str, t.List[t.Dict[str, t.Any]]] = dataclasses.field(default_factory=dict)  # attempts before the last one, by node
     first: t.Optional[float] = None
     last: t.Optional[float] = None
 
@@ -63,9 +68,7 @@ def phase_of(node):
     step = node.steps[-1].name if node.steps else ""
     if step.startswith("rollback"):
         return "rollback"
-    if step == "soak":
-        return "soak"
-    return {"draining": "drain", "down": "down", "validating": "validate"}[node.state]
+    return "soak" if step == "soak" else OF_STATE[node.state]
 
 
 def failure_weight(node):
@@ -80,6 +83,8 @@ class _Story:
         self.marks: t.Dict[str, t.List[t.Tuple[float, str]]] = {}
         self.points: t.List[Point] = []
         self.words: t.List[t.Dict[str, t.Any]] = []
+        self.absent: t.Dict[str, state.Node] = {}
+        self.earlier: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
         self.use: t.Dict[str, t.Tuple[int, int, int]] = {}
         self.used = [0, 0, 0]
         self.level: t.Any = None
@@ -87,8 +92,10 @@ class _Story:
     def take(self, event):
         now = seconds(event["time"])
         kind = event["event"]
+        before = self.before(event)
         state.apply(self.view, event)
         if kind == "plan":
+            self.planned(before)
             self.words.append({"time": event["time"], "what": "planned", "who": "", "reason": "target %s, %s to go" % (
                 event["target"], "1 node" if len(event["order"]) == 1 else "%d nodes" % len(event["order"]))})
             for name in list(self.spans):
@@ -112,6 +119,38 @@ class _Story:
             if kind == "state" and node.state in state.ENDED:
                 self.marks.setdefault(node.name, []).append((now, node.state))
         self.point(now)
+
+    def before(self, event):
+        """Nodes as they are before an event that may wipe out how they came to be so."""
+        if event["event"] == "plan":
+            return self.view.nodes.everything()
+        if event["event"] == "control" and event["verb"] == "retry" and event.get("run") == self.view.run:
+            node = self.view.nodes.get(event["node"])
+            if node is not None and node.state in state.FAILED:
+                self.remember(node, [])  # its steps stay, and those of the next attempt follow them
+        return []
+
+    def planned(self, before):
+        """What the plan of another run takes no notice of any more."""
+        for old in before:
+            new = self.view.nodes.get(old.name)
+            if new is None:
+                self.absent[old.name] = old
+            elif new.suspect:
+                self.remember(dataclasses.replace(old, reason=new.reason), [])
+            elif old.steps and (new.steps is not old.steps or old.state in state.FAILED and new.state not in state.FAILED):
+                self.remember(old, old.steps)
+        for node in self.view.nodes.everything():
+            gone = self.absent.pop(node.name, None)
+            if gone is not None and gone.steps:
+                self.remember(gone, gone.steps)
+
+    def remember(self, node, steps):
+        """Keep an attempt; of many the first, which began it all, and the last ones."""
+        attempts = self.earlier.setdefault(node.name, [])
+        attempts.append(dict({key: getattr(node, key) for key in ("attempt", "state", "reason", "failure", "ended")}, steps=list(steps)))
+        if len(attempts) > ATTEMPTS:
+            del attempts[1]
 
     def account(self, node):
         mine = (int(node.state == "draining"), int(node.state in state.NOT_SERVING + state.OUT_OF_SERVICE), failure_weight(node))
@@ -150,4 +189,5 @@ def build(events):
         story.take(event)
         last = event["time"]
         first = first or last
-    return Timeline(story.view, story.spans, story.marks, story.points, story.words, seconds(first), seconds(last))
+    return Timeline(story.view, story.spans, story.marks, story.points, story.words, sorted(
+        story.absent.values(), key=lambda node: node.name), story.earlier, seconds(first), seconds(last))

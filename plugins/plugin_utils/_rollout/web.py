@@ -49,9 +49,12 @@ def complaint(url):
     """What is wrong with a URL; empty when it can be asked. The URL itself is never said."""
     try:
         parts = urllib.parse.urlsplit(url)
-        port_is_fine = parts.port is None or parts.port > 0
     except ValueError:
         return "it is no URL"
+    try:
+        port_is_fine = parts.port is None or parts.port > 0
+    except ValueError:
+        return "its port is no number from 1 to 65535"
     if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_fine:
         return "expected http:// or https:// and a host"
     if parts.username is not None or parts.password is not None:

@@ -6,8 +6,9 @@
 Private to the collection: it may change at any time.
 
 A window is C({days: [sat, sun], from: "22:00", to: "04:00", timezone: Europe/Berlin}): it opens on each of these days, and one that
-ends before it begins ends on the next day. C(date) in place of C(days) makes it a single one. Times are those on the wall there; a day
-on which clocks change is an hour longer or shorter.
+ends before it begins ends on the next day. C(date) in place of C(days) makes it a single one. Times are those that a clock on the wall
+shows there, also when clocks change: a time that is left out opens and closes nothing, and one that comes twice counts twice, so that such a
+window may have a break. A node never starts in a part that it could not end in.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import zoneinfo
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 KEYS = ("days", "date", "from", "to", "timezone")
+FIRST_YEAR, LAST_YEAR = 2000, 2199
+DAY = datetime.timedelta(days=1)
 
 
 class WindowError(Exception):
@@ -59,7 +62,7 @@ def require_room(windows, now, needed_s):
     check(windows)
     if not windows:
         return
-    openings = sorted(span for window in windows for span in spans(window, now) if span[1] > now)
+    openings = [span for span in united(span for window in windows for span in spans(window, now)) if span[1] > now]
     if not openings:
         raise WindowError("rollout_windows are over: the last one closed before %s. Give later ones." % now.strftime("%Y-%m-%d %H:%M UTC"))
     if not any(state_at(windows, max(start, now), needed_s).open for start, dummy in openings):
@@ -69,9 +72,12 @@ def require_room(windows, now, needed_s):
 
 def _date(text, where):
     try:
-        return datetime.datetime.strptime(text, "%Y-%m-%d").date()
-    except (TypeError, ValueError) as exc:
-        raise WindowError("%s is %r; expected a date in quotes such as '2026-01-31'." % (where, text)) from exc
+        date = datetime.datetime.strptime(text, "%Y-%m-%d").date()
+    except (TypeError, ValueError):
+        date = None
+    if date is None or not FIRST_YEAR <= date.year <= LAST_YEAR:
+        raise WindowError("%s is %r; expected a date in quotes such as '2026-01-31'." % (where, text))
+    return date
 
 
 def _clock(text, where):
@@ -83,10 +89,16 @@ def _clock(text, where):
 
 def _zone(window, where="window"):
     name = window.get("timezone", "UTC")
-    try:
-        return zoneinfo.ZoneInfo(name)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, TypeError) as exc:
-        raise WindowError("%s.timezone is %r, which this controller does not know; expected a name such as Europe/Berlin." % (where, name)) from exc
+    wrong = "which is no text" if not isinstance(name, str) else "a path" if name.startswith(("/", ".")) or "/../" in name else ""
+    if isinstance(name, str) and not name.strip():
+        raise WindowError("%s.timezone is empty; expected a name such as Europe/Berlin, or none for UTC." % where)
+    if not wrong:
+        try:
+            return zoneinfo.ZoneInfo(name)
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+            inside = any(known.startswith(name.rstrip("/") + "/") for known in zoneinfo.available_timezones())
+            wrong = "a directory of time zones and none itself" if inside else "which this controller does not know"
+    raise WindowError("%s.timezone is %r, %s; expected a name such as Europe/Berlin." % (where, name, wrong))
 
 
 def spans(window, now):
@@ -98,25 +110,48 @@ def spans(window, now):
     for day in days:
         if DAYS[day.weekday()] not in window.get("days", DAYS):
             continue
-        last = day if closes > opens else day + datetime.timedelta(days=1)
-        start = datetime.datetime.combine(day, opens, zone).astimezone(datetime.timezone.utc)
-        end = datetime.datetime.combine(last, closes, zone).astimezone(datetime.timezone.utc)
-        if end > start:
-            yield start, end
+        last = day if closes > opens else day + DAY
+        yield from _shown(zone, datetime.datetime.combine(day, opens), datetime.datetime.combine(last, closes))
+
+
+def _shown(zone, start, end):
+    """(start, end) in UTC of the times at which a clock of the zone shows something from START on and before END, both without a zone."""
+    for begin, until, offset in _offsets(zone, start.replace(tzinfo=datetime.timezone.utc) - DAY, end.replace(tzinfo=datetime.timezone.utc) + DAY):
+        first = max(begin, start.replace(tzinfo=datetime.timezone.utc) - offset)
+        last = min(until, end.replace(tzinfo=datetime.timezone.utc) - offset)
+        if first < last:
+            yield first, last
+
+
+def _offsets(zone, start, end):
+    """(start, end, offset to UTC) of the parts of a time, a few days long, in which the clocks of the zone do not change."""
+    if (start.astimezone(zone).utcoffset() == end.astimezone(zone).utcoffset()) or end - start <= datetime.timedelta(seconds=1):
+        return [(start, end, start.astimezone(zone).utcoffset())]
+    middle = start + datetime.timedelta(seconds=(end - start).total_seconds() // 2)
+    before, after = _offsets(zone, start, middle), _offsets(zone, middle, end)
+    if before[-1][2] == after[0][2]:
+        before[-1], after = (before[-1][0], after[0][1], after[0][2]), after[1:]
+    return before + after
+
+
+def united(openings):
+    """Openings without overlaps: those that touch are one."""
+    found: t.List[t.Tuple[datetime.datetime, datetime.datetime]] = []
+    for start, end in sorted(openings):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], end))
+        else:
+            found.append((start, end))
+    return found
 
 
 def state_at(windows, now, needed_s):
     """Whether a node that needs so many seconds may start now."""
-    openings = sorted(span for window in windows for span in spans(window, now))
+    openings = united(span for window in windows for span in spans(window, now))
     inside = [(start, end) for start, end in openings if start <= now < end]
     needed = datetime.timedelta(seconds=needed_s)
-    # Windows that touch are one.
-    for start, end in inside:
-        for following, last in openings:
-            if start < following <= end < last:
-                end = last
-        if now + needed <= end:
-            return Opening(True, "")
+    if any(now + needed <= end for start, end in inside):
+        return Opening(True, "")
     later = [start for start, end in openings if start > now]
     following = "it opens next at %s" % later[0].strftime("%Y-%m-%d %H:%M UTC") if later else "no other is known"
     if inside:

@@ -20,6 +20,7 @@ REAL = (
     "plugins/action/driver_packages.py",
     "plugins/action/driver_reload.py",
     "plugins/action/kernel_packages.py",
+    "plugins/action/playbook_variables.py",
     "plugins/action/rollout_control.py",
     "plugins/action/rollout_gate.py",
     "plugins/action/rollout_plan.py",
@@ -32,6 +33,7 @@ REAL = (
     "plugins/filter",
     "plugins/module_utils/_rollout_options.py",
     "plugins/modules/artifact_store.py",
+    "plugins/modules/playbook_variables.py",
     "plugins/modules/rollout_control.py",
     "plugins/modules/rollout_gate.py",
     "plugins/modules/rollout_plan.py",
@@ -51,18 +53,23 @@ REAL = (
 )
 
 
+def place(collections):
+    """Where the collection is in a directory of collections."""
+    return collections / "ansible_collections" / "gpufleet" / "lifecycle"
+
+
 def link(source, target):
     target.parent.mkdir(parents=True, exist_ok=True)
     if not target.exists():
         target.symlink_to(source)
 
 
-def make(place, real=(), stubs=(STUB,), without=()):
-    """The collection in PLACE: REAL and what else of the checkout is named, then the files of the stubs, the first of a name; WITHOUT some of theirs."""
+def make(where, real=(), stubs=(STUB,), without=()):
+    """The collection in WHERE: REAL and what else of the checkout is named, then the files of the stubs, the first of a name; WITHOUT some of theirs."""
     for name in REAL + tuple(real):
-        link(ROOT / name, place / name)
+        link(ROOT / name, where / name)
     for base in stubs:
         for source in sorted(base.rglob("*")):
             name = source.relative_to(base)
             if source.is_file() and source.parent != base and "__pycache__" not in source.parts and name.parts[0] not in without:
-                link(source, place / name)
+                link(source, where / name)

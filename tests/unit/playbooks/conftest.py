@@ -9,6 +9,7 @@ machine is replaced: the modules that read or install a driver, systemctl, and t
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -21,10 +22,29 @@ import time
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger
-from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collection
+from ansible_collections.gpufleet.lifecycle.tests.tools import workers
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collection, interpreter
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.stub.plugins.module_utils import stubnode
 
 OLD, NEW = "1.0.1", "2.0.1"
+
+
+def processes():
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def environment_of(pid):
+    """What a process was started with; empty of one that has ended."""
+    with contextlib.suppress(OSError), open("/proc/%d/environ" % pid, "rb") as stream:
+        return stream.read()
+    return b""
+
+
+def directory_of(pid):
+    """Where a process works; empty of one that has ended."""
+    with contextlib.suppress(OSError):
+        return os.readlink(b"/proc/%d/cwd" % pid)
+    return b""
 
 
 class Result:
@@ -48,29 +68,45 @@ class Result:
 
 
 class Fleet:
-    def __init__(self, directory, modules):
+    def __init__(self, directory, modules, shared=None):
+        """SHARED is a collection that other fleets use too, and which nobody changes; without one it has its own."""
         self.directory = directory
         self.modules = modules
         self.nodes = directory / "nodes"
         self.artifacts = directory / "artifacts"
-        self.collection = directory / "collections" / "ansible_collections" / "gpufleet" / "lifecycle"
-        collection.make(self.collection, ["playbooks"])
+        self.collections = shared
+        if shared is None:
+            self.own_collection()
         self.python = self.nodes / "bin" / "python-of-node"
         (self.nodes / "bin").mkdir(parents=True)
         self.python.write_text('#!/bin/sh\nexec "%s" "%s" "$@"\n' % (sys.executable, collection.STUB / "interpreter.py"))
         self.python.chmod(0o755)
         systemctl = self.nodes / "bin" / "systemctl"
-        systemctl.write_text('#!/bin/sh\nexec "%s" "%s" "$@"\n' % (sys.executable, collection.STUB / "systemctl.py"))
+        systemctl.write_text('#!/bin/sh\nexec "%s" -I -S "%s" "$@"\n' % (sys.executable, collection.STUB / "systemctl.py"))
         systemctl.chmod(0o755)
         self.names = []
         self.variables = {}  # more variables of a node, by its name
         self.environment = {}
 
+    @property
+    def collection(self):
+        return collection.place(self.collections)
+
+    def own_collection(self):
+        """Have a collection that is no other fleet's, to be changed."""
+        if self.collections != self.directory / "collections":
+            self.collections = self.directory / "collections"
+            collection.make(self.collection, ["playbooks"])
+
     def install_for_real(self):
         """The real role nvidia_driver in the place of its stub; its files are the nodes' own, and the controller has what they would compile."""
+        self.own_collection()
         role = self.collection / "roles" / "nvidia_driver"
         shutil.rmtree(role)
-        collection.link(collection.ROOT / "roles" / "nvidia_driver", role)
+        shutil.copytree(collection.ROOT / "roles" / "nvidia_driver", role)
+        own, file = role / "vars" / "main.yml", "/etc/modprobe.d/gpufleet-nouveau.conf"
+        assert file in own.read_text()
+        own.write_text(own.read_text().replace(file, '"{{ gpu_node_upgrade_state_dir }}/nouveau.conf"'))
         cached = self.artifacts / "dkms" / stubnode.archive(NEW)
         cached.parent.mkdir(parents=True)
         cached.write_text("")
@@ -79,8 +115,7 @@ class Fleet:
         for name, what in own.items():
             (self.nodes / "bin" / name).write_text("#!/bin/sh\n%s\n" % what)
             (self.nodes / "bin" / name).chmod(0o755)
-        state = "{{ gpu_node_upgrade_state_dir }}"
-        return {"nvidia_driver_flavour": "open", "__nvidia_driver_nouveau_file": state + "/nouveau.conf"}
+        return {"nvidia_driver_flavour": "open"}
 
     def use_slurm(self):
         """Slurm gives every node work, under another name than the inventory's; what a run needs to know of it."""
@@ -89,7 +124,7 @@ class Fleet:
         login.write_text(json.dumps({"all": {"hosts": {"login": host}}}))
         for name in ("scontrol", "squeue"):
             command = self.nodes / "bin" / name
-            command.write_text('#!/bin/sh\nexec "%s" "%s" "%s" %s "$@"\n' % (sys.executable, collection.STUB / "slurm.py", self.nodes, name))
+            command.write_text('#!/bin/sh\nexec "%s" -I -S "%s" "%s" %s "$@"\n' % (sys.executable, collection.STUB / "slurm.py", self.nodes, name))
             command.chmod(0o755)
         return ("-i", str(login)), {
             "gpu_scheduler_backends": ["slurm"], "gpu_scheduler_slurm_host": "login", "gpu_scheduler_slurm_node": "n-{{ inventory_hostname }}",
@@ -146,6 +181,23 @@ class Fleet:
         """The state of every node in the ledger."""
         return {node.name: node.state for node in self.view(url=url).nodes.everything()}
 
+    def at_work(self):
+        """Processes that work on a node of this fleet: a module works in the node's directory, and what was started by a shell was given its name."""
+        nodes = os.fsencode(self.nodes) + b"/"
+        return [pid for pid in processes() if directory_of(pid).startswith(nodes) or b"GPUFLEET_STUB_NODE=" + nodes in environment_of(pid)]
+
+    def controllers(self):
+        """Ansible's processes of this fleet, its workers among them, and what they started."""
+        nodes = os.fsencode(self.nodes)
+        return [pid for pid in processes() if b"GPUFLEET_STUB_NODES=%s\0" % nodes in environment_of(pid)]
+
+    def began(self, name, task):
+        """How often this task was started on a node, in all runs so far."""
+        with contextlib.suppress(FileNotFoundError):
+            lines = (self.directory / "started").read_text().splitlines()
+            return sum(line.partition(" ")[0] == name and line.rpartition(" : ")[2] == task for line in lines)
+        return 0
+
     def inventory(self):
         hosts = {
             name: {
@@ -159,24 +211,26 @@ class Fleet:
         }
         variables = {
             "gpufleet_artifact_dir": str(self.artifacts),
-            "gpu_node_upgrade_reboot_timeout": 3,
-            "gpu_node_upgrade_reconnect_timeout": 2,
+            "gpu_node_upgrade_reboot_timeout": 10,
+            "gpu_node_upgrade_reconnect_timeout": 5,
+            "gpu_node_upgrade_quarantine_timeout": 2,
             "gpu_node_upgrade_health_retries": 1,
             "gpu_node_upgrade_health_delay": 0,
-            "gpu_node_upgrade_gate_patience": 0.5,
-            "gpu_node_upgrade_gate_patience_max": 2,
-            "gpu_node_upgrade_gate_poll": 0.1,
+            "gpu_node_upgrade_gate_patience": 3,
+            "gpu_node_upgrade_gate_patience_max": 6,
+            "gpu_node_upgrade_gate_poll": 0.5,
             "rollout_version": NEW,
         }
         path = self.directory / "inventory.json"
         path.write_text(json.dumps({"all": {"children": {"gpu_nodes": {"hosts": hosts}}, "vars": variables}}))
         return path
 
-    def step_through(self, playbook, decide, quiet_s=6, limit_s=240):
+    def step_through(self, playbook, decide, quiet_s=2, limit_s=1800):
         """Run it with --step and answer what DECIDE(task) says; the tasks that were asked about, and the answers.
 
         A host whose task was declined is never taken up again by the strategy host_pinned (nor by free): Ansible then asks nothing more
-        and waits for ever, so that it is interrupted once it has been quiet for a while after a no.
+        and waits for ever, so that it is interrupted once it has been quiet for a while after a no, with nobody at work. That it would
+        still do something has no sign, so that there is no event to wait for.
         """
         process = self.start(playbook, "--step", stdin=subprocess.PIPE)
         asked, length = [], 0
@@ -186,7 +240,7 @@ class Fleet:
                 assert time.monotonic() - began < limit_s, "it asked for %d tasks and neither went on nor came to an end" % len(asked)
                 process.log.seek(0)
                 text = process.log.read()
-                if len(text) != length:
+                if len(text) != length or workers.of(process.pid):
                     length, changed = len(text), time.monotonic()
                 prompts = re.findall(r"Perform task: TASK: (.*?) (?:on \S+ )?\(N\)o/\(y\)es/\(c\)ontinue: ", text)
                 # Every prompt is printed once more, as a banner, when it was answered.
@@ -196,7 +250,7 @@ class Fleet:
                     process.stdin.flush()
                 elif "n" in [answer for task, answer in asked] and time.monotonic() - changed > quiet_s:
                     process.send_signal(signal.SIGINT)
-                    process.wait(timeout=30)
+                    process.wait(timeout=300)
                 time.sleep(0.05)
         finally:
             process.kill()
@@ -213,23 +267,26 @@ class Fleet:
     def start(self, playbook, *arguments, stdin=subprocess.DEVNULL, **extra):
         environment = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
         environment.update(
-            ANSIBLE_COLLECTIONS_PATH=str(self.directory / "collections"),
+            ANSIBLE_COLLECTIONS_PATH=str(self.collections),
             ANSIBLE_CONFIG=str(self.directory / "ansible.cfg"),
             ANSIBLE_FORKS="10",
             ANSIBLE_PIPELINING="true",
             ANSIBLE_INJECT_FACT_VARS="false",
             ANSIBLE_NOCOLOR="true",
             ANSIBLE_LOCALHOST_WARNING="false",
+            ANSIBLE_INVENTORY_ENABLED="ansible.builtin.yaml",
             ANSIBLE_CALLBACKS_ENABLED="gpufleet.lifecycle.hosttasks",
+            GPUFLEET_CHEAP="true",
             GPUFLEET_HOST_TASKS=str(self.directory / "host-tasks.json"),
             GPUFLEET_MODULES=str(self.modules),
+            GPUFLEET_STARTED=str(self.directory / "started"),
             GPUFLEET_STUB_NODES=str(self.nodes),
+            GPUFLEET_STUB_PYTHON=interpreter.of_nodes().socket,
             HOME=str(self.directory),
-            PYTHONDONTWRITEBYTECODE="1",
         )
         environment.update(self.environment)
         # Its main process looks for results every millisecond otherwise, at the cost of those that are to bring them.
-        (self.directory / "ansible.cfg").write_text("[defaults]\ninternal_poll_interval = 0.005\n")
+        (self.directory / "ansible.cfg").write_text("[defaults]\ninternal_poll_interval = 0.02\n")
         command = [sys.executable, "-m", "ansible", "playbook", "-i", str(self.inventory()), str(self.playbook(playbook))]
         for key, value in extra.items():
             command += ["-e", json.dumps({key: value})]
@@ -256,7 +313,7 @@ class Fleet:
     def run(self, playbook, *arguments, **extra):
         process = self.start(playbook, *arguments, **extra)
         try:
-            process.wait(timeout=600)
+            process.wait(timeout=1800)
         finally:
             output = self.ended(process)
         return Result(self, process, output)
@@ -268,6 +325,14 @@ def modules(tmp_path_factory):
     return tmp_path_factory.mktemp("modules")
 
 
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory):
+    """The collection of all fleets that change nothing in it."""
+    place = tmp_path_factory.mktemp("collections")
+    collection.make(collection.place(place), ["playbooks"])
+    return place
+
+
 @pytest.fixture
-def fleet(tmp_path, modules):
-    return Fleet(tmp_path, modules)
+def fleet(tmp_path, modules, shared):
+    return Fleet(tmp_path, modules, shared)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import collections
 import re
 
-LIMIT, PREFLIGHT = 40, 3
+LIMIT, PREFLIGHT = 41, 3
 # What one scheduler adds to the way of a node, task by task. The limit is that of a node without one.
 SCHEDULER = (
     # Out of service, while the node holds no down slot: the role costs two before it works, and it is the role that knows the order of several schedulers.

@@ -21,20 +21,21 @@ def _parked(fleet):
     return fleet
 
 
+@pytest.mark.cores
 def test_nodes_go_the_same_way_in_as_many_tasks_and_hold_no_worker_while_they_wait(parked):
     parked.add("a1", waits_in_install=True)
     parked.add("a2")
-    process = parked.start("upgrade", gpu_node_upgrade_gate_patience=180, gpu_node_upgrade_gate_patience_max=180, **parked.install_for_real())
+    process = parked.start("upgrade", gpu_node_upgrade_gate_patience=3600, gpu_node_upgrade_gate_patience_max=3600, **parked.install_for_real())
     try:
         wait_for(lambda: "waits" in parked.read("a1")["log"])
         # One installs, and one waits for its turn.
-        seen, deadline = [], time.monotonic() + 120
+        seen, deadline = [], time.monotonic() + 600
         while seen[-3:] != [0, 0, 0]:
             assert time.monotonic() < deadline, "there were always workers: %s" % seen
             seen.append(len(workers.of(process.pid)))
             time.sleep(0.1)
         parked.change("a1", waits_in_install=False)
-        process.wait(timeout=300)
+        process.wait(timeout=1800)
     finally:
         output = parked.ended(process)
     assert process.returncode == 0 and "complete: 2 done" in output

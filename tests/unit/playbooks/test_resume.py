@@ -56,21 +56,11 @@ COURSES = {
 LEFT_ALONE = [name for name, one in COURSES.items() if one.then and one.state != "done"]
 
 
-def wait_for(condition, seconds=600):
+def wait_for(condition, seconds=1800):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it never happened"
         time.sleep(0.5)
-
-
-def processes(text):
-    """The processes with TEXT in their environment."""
-    found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError), open("/proc/%s/environ" % pid, "rb") as stream:
-            if os.fsencode(text) in stream.read():
-                found.append(int(pid))
-    return found
 
 
 def killed_in_install(fleet, names, **variables):
@@ -85,8 +75,8 @@ def killed_in_install(fleet, names, **variables):
         first.log.close()
     for name in names:
         fleet.change(name, waits_at=[])
-    wait_for(lambda: not processes("GPUFLEET_STUB_NODE=%s/" % fleet.nodes))
-    for pid in processes("GPUFLEET_STUB_NODES=%s" % fleet.nodes):
+    wait_for(lambda: not fleet.at_work())
+    for pid in fleet.controllers():
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
@@ -172,9 +162,9 @@ def test_another_controller_goes_on_wherever_the_first_one_was_killed(fleet):
     for name in COURSES:
         fleet.change(name, waits_at=[])
     # The modules that it began go on alone.
-    wait_for(lambda: not processes("GPUFLEET_STUB_NODE=%s/" % fleet.nodes) and fleet.read("reboot")["boots"] == 1)
+    wait_for(lambda: not fleet.at_work() and fleet.read("reboot")["boots"] == 1)
     # Ansible's workers may outlive it, with nobody to report to.
-    for pid in processes("GPUFLEET_STUB_NODES=%s" % fleet.nodes):
+    for pid in fleet.controllers():
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     before = {name: fleet.read(name)["log"] for name in COURSES}

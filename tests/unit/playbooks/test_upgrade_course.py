@@ -20,7 +20,7 @@ OLD, NEW = "1.0.1", "2.0.1"
 ALL_STEPS = ["prestage", "evidence", "drain", "stop", "install", "prove", "reboot", "validate", "return"]
 
 
-def wait_for(condition, seconds=120):
+def wait_for(condition, seconds=1800):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it never happened"
@@ -42,13 +42,20 @@ def evidence(fleet, node, name):
     return manifest, (path / "kernel.log").read_text()
 
 
+def expected(fleet, name):
+    """{(phase, number of GPUs)} of all looks at a node's health."""
+    lines = [json.loads(line) for line in (fleet.nodes / name / "expected").read_text().splitlines()]
+    return {(phase, (hardware or {}).get("gpus")) for phase, hardware in lines}
+
+
+@pytest.mark.cores
 def test_every_node_is_taken_once_and_a_second_run_takes_none(fleet):
     for name in ("a1", "a2"):
         fleet.add(name)
     # As in most inventories, and not as of tonight.
-    fleet.variables = {"a1": {"nvidia_driver_version": OLD}}
+    fleet.variables = {"a1": {"nvidia_driver_version": OLD, "gpu_health_expect": {"hardware": {"gpus": 6}}}}
     # Without further turns of the gate, which count too.
-    first = fleet.run("upgrade", gpu_node_upgrade_gate_patience=180, gpu_node_upgrade_gate_patience_max=180, **fleet.install_for_real())
+    first = fleet.run("upgrade", gpu_node_upgrade_gate_patience=3600, gpu_node_upgrade_gate_patience_max=3600, **fleet.install_for_real())
     assert first.rc == 0
     assert first.states == {"a1": "done", "a2": "done"}
     assert not host_tasks.too_many(first.host_tasks, fleet.names), host_tasks.too_many(first.host_tasks, fleet.names)
@@ -88,14 +95,17 @@ def test_every_node_is_taken_once_and_a_second_run_takes_none(fleet):
     assert second.rc == 0
     assert second.states == first.states
     assert [len(fleet.read(name)["log"]) for name in ("a1", "a2")] == [4, 4]
-    assert [len(tasks) for tasks in host_tasks.of_play(second.host_tasks, "Plan").values()] == [4, 2], "and nothing else for nodes that are done"
+    assert [len(tasks) for tasks in host_tasks.of_play(second.host_tasks, "Plan").values()] == [5, 3], "and nothing else for nodes that are done"
     assert "changed=0" in second.output and "changed=1" not in second.output
+    # What hardware it should have is asked by every look that knows no baseline, and by the comparison; where nothing is said, nothing.
+    assert expected(fleet, "a1") == {("baseline", 6), ("post", 6), ("adhoc", 6)}
+    assert expected(fleet, "a2") == {("baseline", None), ("post", None), ("adhoc", None)}
 
 
 # One rollout over nodes of every kind, none of which ends it: what becomes of each is a test of its own.
 TROUBLED = {
     "sick": {"sick_with": [NEW]},
-    "mute": {"sick_with": [NEW], "tells_nothing_with": [NEW]},
+    "mute": {"hangs_with": [NEW], "tells_nothing_with": [NEW]},
     "joining": {"joins_after": 3},
     "joining-sick": {"joins_after": 4, "sick_with": [NEW]},
     "unset": {"settings_lost_with": [NEW]},
@@ -106,15 +116,19 @@ TROUBLED = {
     "unsafe": {"no_module_for_next_boot": True},
     "gone": {"unreachable_with": [NEW]},
     "absent": {"unreachable": True},
+    "unprepared": {"cannot_prestage": "Driver version 2.0.1 is not available on this node."},
+    "not-prepared": {"cannot_prestage": "It would be refused."},
+    "taken": {"busy_after_prestage": True},
     "well": {},
 }
 
 
 @pytest.fixture(scope="module")
-def troubled(tmp_path_factory, modules):
-    fleet = conftest.Fleet(tmp_path_factory.mktemp("troubled"), modules)
+def troubled(tmp_path_factory, modules, shared):
+    fleet = conftest.Fleet(tmp_path_factory.mktemp("troubled"), modules, shared)
     for name, fields in TROUBLED.items():
         fleet.add(name, **fields)
+    fleet.variables = {"not-prepared": {"gpu_node_upgrade_prestage": False}}
     fleet.environment["ANSIBLE_FORKS"] = str(len(TROUBLED))
     # The one that cannot be reached holds a slot, and with one too few somebody waits until another one has failed.
     return fleet.run("upgrade", rollout_failure_budget=99, rollout_common_cause=99, rollout_max_down=len(TROUBLED) - 1)
@@ -125,7 +139,8 @@ def test_one_rollout_leaves_every_node_in_its_state_and_says_that_not_all_is_wel
     assert troubled.report["verdict"] == "failed"
     assert troubled.states == {
         "sick": "rolled_back", "mute": "rolled_back", "joining": "done", "joining-sick": "rolled_back", "unset": "rolled_back", "unserved": "rolled_back",
-        "disabled": "done", "ill": "failed", "busy": "failed", "unsafe": "quarantined", "gone": "lost", "absent": "lost", "well": "done",
+        "disabled": "done", "ill": "failed", "busy": "failed", "unsafe": "quarantined", "gone": "lost", "absent": "lost",
+        "unprepared": "failed", "not-prepared": "done", "taken": "failed", "well": "done",
     }
     assert "FAILED" in troubled.output.upper()
 
@@ -155,6 +170,11 @@ def test_a_failed_node_is_put_back(troubled):
     assert entry["reason"].endswith("Evidence of the failure: %s" % (bundles(fleet, "sick")[1],))
     assert set(node["reboots_expected"]) == {True}
     assert not list((fleet.nodes / "sick" / "state").glob("quarantine*"))
+
+
+def test_a_driver_that_hangs_is_asked_once_and_not_again(troubled):
+    assert len(troubled.fleet.read("mute")["reboots_expected"]) == 1 + 1, "with the new driver, and with the old one"
+    assert len(troubled.fleet.read("sick")["reboots_expected"]) == 2 + 1, "another complaint is looked at again"
 
 
 def test_a_node_is_put_back_whether_or_not_the_failure_can_be_kept(troubled):
@@ -197,6 +217,23 @@ def test_a_node_that_leaves_the_play_frees_nobody_and_is_named(troubled):
 def test_a_node_that_does_not_answer_at_first_is_counted_and_reported(troubled):
     reason = troubled.report["nodes"]["absent"]["reason"]
     assert reason.startswith("did not answer before the rollout: ") and "absent does not answer" in reason
+
+
+def test_a_node_that_cannot_be_prepared_is_not_drained(troubled):
+    failed = troubled.report["nodes"]["unprepared"]
+    assert [step["name"] for step in failed["steps"]] == ["prestage"] and "Driver version 2.0.1 is not available" in failed["reason"]
+    assert "unprepared" not in troubled.fleet.touched()
+
+
+def test_the_work_beforehand_can_be_left_out(troubled):
+    assert [step["name"] for step in troubled.report["nodes"]["not-prepared"]["steps"]] == [name for name in ALL_STEPS if name != "prestage"]
+
+
+def test_who_comes_while_the_node_is_prepared_keeps_it(troubled):
+    """A compilation takes minutes: what the node was doing before says nothing about what it does after."""
+    failed = troubled.report["nodes"]["taken"]
+    assert "processes compute on its GPUs, nothing was changed: pid 4711" in failed["reason"]
+    assert [step["name"] for step in failed["steps"]] == ["prestage", "evidence", "drain"] and "taken" not in troubled.fleet.touched()
 
 
 def steps(result, name):
@@ -407,7 +444,7 @@ def test_check_mode_says_what_would_happen_and_changes_nothing(fleet):
     assert {path: path.stat().st_mtime_ns for path in fleet.nodes.rglob("*")} == before
     assert not fleet.artifacts.exists()
     assert "1. a1: driver 1.0.1 -> 2.0.1" in result.output and "2. a2: driver 1.0.1 -> 2.0.1" in result.output
-    assert result.output.count('"nvidia-kernel-dkms": "2.0.1-1"') == 2
+    assert result.output.count("2 nodes would get nvidia-kernel-dkms 2.0.1-1: a1, a2\n  upgrade: nvidia-kernel-dkms") == 1
     assert "changed=0" in result.output
 
 
@@ -550,7 +587,7 @@ def test_an_operator_steers_a_rollout_while_it_runs(fleet):
     fleet.add("a1", waits_in_install=True)
     for name in ("a2", "a3"):
         fleet.add(name)
-    process = fleet.start("upgrade")
+    process = fleet.start("upgrade", gpu_node_upgrade_gate_patience=1, gpu_node_upgrade_gate_patience_max=1)
     try:
         wait_for(lambda: "waits" in fleet.read("a1")["log"])
         assert fleet.run("rollout_control", rollout_verb="skip", rollout_nodes=["a1"], rollout_reason="x").rc == 2, "it is down"
@@ -559,12 +596,13 @@ def test_an_operator_steers_a_rollout_while_it_runs(fleet):
         assert paused.rc == 0 and "paused by kim: look at a1 first" in paused.output and "run by process %d" % process.pid in paused.output
         fleet.change("a1", waits_in_install=False)
         wait_for(lambda: fleet.read("a1")["loaded"] == NEW and fleet.states("upgrade-" + NEW).get("a1") == "done")
-        time.sleep(2)
-        assert fleet.touched() == ["a1"]
+        asked = fleet.began("a3", "Ask for leave: drain")
+        wait_for(lambda: fleet.began("a3", "Ask for leave: drain") >= asked + 2)
+        assert fleet.touched() == ["a1"], "it asked for the free slot, and has no leave"
         broken = fleet.run("rollout_control", rollout_verb="break_lock", rollout_reason="x")
         assert broken.rc == 2 and "is being run by process %d" % process.pid in broken.output and "Wait for it, or end it first" in broken.output
         assert fleet.run("rollout_control", rollout_verb="resume", rollout_reason="a1 is fine", rollout_user="kim").rc == 0
-        process.wait(timeout=120)
+        process.wait(timeout=1800)
     finally:
         process.kill()
         process.wait()
@@ -575,14 +613,28 @@ def test_an_operator_steers_a_rollout_while_it_runs(fleet):
     assert fleet.touched() == ["a1", "a3"]
 
 
-def test_a_node_that_was_drained_in_vain_is_pending_again(fleet):
-    """It drains ahead of its slot, and before the slot is free the budget is spent."""
+def drained_in_vain(fleet, *arguments, **variables):
+    """A node drains ahead of its slot, and before the slot is free the budget is spent: the result, who had the slot, and the other one."""
     for name in ("a1", "a2"):
-        fleet.add(name, cannot_install=[NEW], slow_s=4)
-    result = fleet.run("upgrade", rollout_max_draining=2)
+        fleet.add(name, cannot_install=[NEW], waits_in_install=True)
+    process = fleet.start("upgrade", *arguments, rollout_max_draining=2, **variables)
+    try:
+        # Whichever is drained first takes the slot.
+        wait_for(lambda: [name for name in fleet.names if "waits" in fleet.read(name)["log"]])
+        first, = fleet.touched()
+        other = {"a1": "a2", "a2": "a1"}[first]
+        wait_for(lambda: fleet.began(other, "Ask for leave: down"))
+        fleet.change(other, waits_in_install=False)
+        fleet.change(first, waits_in_install=False)
+        process.wait(timeout=1800)
+    finally:
+        output = fleet.ended(process)
+    return conftest.Result(fleet, process, output), first, other
+
+
+def test_a_node_that_was_drained_in_vain_is_pending_again(fleet):
+    result, first, other = drained_in_vain(fleet)
     assert result.rc == 2
-    # Whichever is drained first takes the slot.
-    first, other = sorted(result.states, key=result.states.get, reverse=True)
     assert result.states == {first: "rolled_back", other: "pending"}
     assert fleet.touched() == [first]
     assert result.report["nodes"][other]["reason"].startswith("drained, and not taken down: the failure budget of 1 is spent by %s" % first)
@@ -592,7 +644,7 @@ def test_a_node_that_was_drained_in_vain_is_pending_again(fleet):
 def test_security_updates_come_before_the_driver_in_the_same_drain_and_without_them_no_driver(fleet):
     fleet.add("a1")
     fleet.add("a2", refuses_updates="the transaction would change the kernel: linux-image-amd64")
-    result = fleet.run("upgrade", gpu_node_upgrade_gate_patience=180, gpu_node_upgrade_gate_patience_max=180, rollout_failure_budget=2,
+    result = fleet.run("upgrade", gpu_node_upgrade_gate_patience=3600, gpu_node_upgrade_gate_patience_max=3600, rollout_failure_budget=2,
                        gpu_node_upgrade_security_updates=True, **fleet.install_for_real())
     assert result.rc == 2 and result.states == {"a1": "done", "a2": "rolled_back"}
     assert fleet.read("a1")["log"][:3] == ["stop nvidia-persistenced.service", "security updates", "installed " + NEW]
@@ -603,54 +655,32 @@ def test_security_updates_come_before_the_driver_in_the_same_drain_and_without_t
     assert not [line for line in fleet.read("a2")["log"] if line.startswith("installed")] and fleet.read("a2")["boots"] == 0
 
 
-def test_a_node_that_cannot_be_prepared_is_not_drained(fleet):
-    fleet.add("a1", cannot_prestage="Driver version 2.0.1 is not available on this node.")
-    fleet.add("a2")
-    result = fleet.run("upgrade", rollout_failure_budget=2)
-    assert result.rc == 2 and result.states == {"a1": "failed", "a2": "done"} and fleet.touched() == ["a2"]
-    failed = result.report["nodes"]["a1"]
-    assert [step["name"] for step in failed["steps"]] == ["prestage"] and "Driver version 2.0.1 is not available" in failed["reason"]
-
-
-def test_who_comes_while_the_node_is_prepared_keeps_it(fleet):
-    """A compilation takes minutes: what the node was doing before says nothing about what it does after."""
-    fleet.add("a1", busy_after_prestage=True)
-    result = fleet.run("upgrade")
-    assert result.rc == 2 and result.states == {"a1": "failed"} and fleet.touched() == []
-    failed = result.report["nodes"]["a1"]
-    assert "processes compute on its GPUs, nothing was changed: pid 4711" in failed["reason"]
-    assert [step["name"] for step in failed["steps"]] == ["prestage", "evidence", "drain"]
-
-
-def test_the_work_beforehand_can_be_left_out(fleet):
-    fleet.add("a1", cannot_prestage="It would be refused.")
-    result = fleet.run("upgrade", gpu_node_upgrade_prestage=False)
-    assert result.rc == 0 and [step["name"] for step in result.report["nodes"]["a1"]["steps"]] == [name for name in ALL_STEPS if name != "prestage"]
-
-
-@pytest.mark.parametrize("patience", [pytest.param(0.5, id="in many turns"), pytest.param(120, id="in one turn")])
-def test_a_node_that_waited_for_its_slot_is_looked_at_again(fleet, patience):
+@pytest.mark.parametrize("patience, turns", [pytest.param(0.5, 2, id="in many turns"), pytest.param(600, 1, id="in one turn")])
+def test_a_node_that_waited_for_its_slot_is_looked_at_again(fleet, patience, turns):
     for name in ("a1", "a2"):
         fleet.add(name, waits_in_install=True)
     process = fleet.start("upgrade", rollout_max_draining=2, rollout_failure_budget=9, gpu_node_upgrade_gate_patience=patience,
+                          gpu_health_expect={"hardware": {"gpus": 6}},
                           gpu_node_upgrade_gate_patience_max=max(patience, 2))
     try:
         wait_for(lambda: fleet.touched() and "waits" in fleet.read(fleet.touched()[0])["log"])
         first, = fleet.touched()
         other = {"a1": "a2", "a2": "a1"}[first]
-        # Its last look before it asks for leave; the first node holds the only slot until it is let go on.
-        looked = re.compile(r"Look which services hold the GPUs\] \*+\n\w+: \[%s\]" % other)
-        wait_for(lambda: looked.search((fleet.directory / "output0").read_text()))
-        time.sleep(2)
+        # The first node holds the only slot until it is let go on. A node that is told to wait sees to the report meanwhile, and nobody else does now.
+        wait_for(lambda: fleet.began(other, "Ask for leave: down") >= turns)
+        report = fleet.artifacts / "rollouts" / ("upgrade-" + NEW) / "report.lock"
+        seen = report.stat().st_mtime_ns
+        wait_for(lambda: report.stat().st_mtime_ns != seen)
         fleet.change(other, busy=True, waits_in_install=False)
         fleet.change(first, waits_in_install=False)
-        process.wait(timeout=300)
+        process.wait(timeout=1800)
     finally:
         process.kill()
         process.wait()
         process.log.close()
     assert process.returncode == 2
     assert fleet.recorded() == {first: "done", other: "failed"} and fleet.touched() == [first]
+    assert expected(fleet, first) | expected(fleet, other) == {("baseline", 6), ("post", 6)}
     assert "processes compute on its GPUs, and no job is stopped: pid 4711" in fleet.view().nodes.get(other).reason
 
 

@@ -56,5 +56,5 @@ def test_waves_that_nobody_can_follow_are_refused(fleet):
     nothing = fleet.run("upgrade", rollout_waves=[1, "0%"], **WAVES)
     assert nothing.rc == 2 and "rollout_waves[1] is 0%; expected 1 or more" in nothing.output
     unknown = fleet.run("upgrade", rollout_mode="flood")
-    assert unknown.rc == 2 and "value of mode must be one of: window, waves, got: flood" in unknown.output
+    assert unknown.rc == 2 and "rollout_mode is 'flood'; expected one of window, waves" in unknown.output
     assert fleet.touched() == [] and not fleet.artifacts.exists()

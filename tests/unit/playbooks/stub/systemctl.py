@@ -14,11 +14,14 @@ PATH = os.path.join(os.environ["GPUFLEET_STUB_NODE"], "node.json")
 
 
 def store():
-    """Whoever reads it meanwhile finds the old one or the new one."""
+    """Whoever reads it meanwhile finds the old one or the new one. The journal is that of stubnode.py."""
     new = "%s.%d" % (PATH, os.getpid())
     with open(new, "w", encoding="utf-8") as output:
         json.dump(node, output)
     os.rename(new, PATH)
+    line = json.dumps([time.time(), node["running"], node["loaded"], node["disk"], node["boots"], node["log"][-1]])
+    with open(os.path.join(os.path.dirname(PATH), "journal"), "a", encoding="utf-8") as output:
+        output.write(line + "\n")
 
 
 with open(PATH, encoding="utf-8") as stream:

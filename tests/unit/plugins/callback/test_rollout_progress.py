@@ -13,6 +13,8 @@ pytest.importorskip("ansible", reason="a callback lives in Ansible; nodes have n
 
 from ansible_collections.gpufleet.lifecycle.plugins.callback import rollout_progress
 
+pytestmark = pytest.mark.cores
+
 
 def numbers(**more):
     return dict({"counts": {"pending": 2, "down": 1, "done": 1}, "total": 4, "max_down": 1, "broken_elsewhere": 0, "node_s": 600}, **more)

@@ -15,6 +15,8 @@ from jinja2 import Environment
 
 from ansible_collections.gpufleet.lifecycle.plugins.filter import device_plugin_config, gpu_node_labels
 
+pytestmark = pytest.mark.cores
+
 ROOT = pathlib.Path(__file__).resolve().parents[4]
 TEMPLATE = ROOT / "roles/gpu_scheduler/templates/kubernetes/device-plugin-config.yml.j2"
 

@@ -19,6 +19,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.modules import dkms_module
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.fake_dkms import ARCH, FakeNode
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.recordings import KERNEL
 
+pytestmark = pytest.mark.cores
+
 NEW = "535.261.03"
 
 

@@ -15,6 +15,8 @@ from ansible.module_utils import basic
 from ansible_collections.gpufleet.lifecycle.plugins.modules import driver_audit
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.test_audit import NEW, OLD, changed, empty, good
 
+pytestmark = pytest.mark.cores
+
 
 @pytest.fixture(name="run")
 def run_module(monkeypatch, capsys, tmp_path):

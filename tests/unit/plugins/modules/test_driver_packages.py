@@ -13,10 +13,13 @@ import sys
 import pytest
 from ansible.module_utils import basic
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import package_locks
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.lock import NodeLock
 from ansible_collections.gpufleet.lifecycle.plugins.modules import driver_packages
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import repositories, stub_packages
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.fake_apt import SET, FakeMachine
+
+pytestmark = pytest.mark.cores
 
 NEW, OLD = "535.261.03-1", "535.216.03-2~bpo12+1"
 PIN = "etc/apt/preferences.d/gpufleet-nvidia-driver.pref"
@@ -153,6 +156,41 @@ def test_no_disk_space_is_refused(bench):
     assert [item["id"] for item in result["refusals"]] == ["disk"]
 
 
+@pytest.mark.parametrize("state", ["downloaded", "present"])
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize("path, free, read_only, expected", [
+    ("/lib/modules", 10, False, ["disk"]), ("/var/lib/dkms", 10, False, ["disk"]), ("/usr", 2 ** 20, True, ["disk_read_only"]), ("/usr", 2 ** 20, False, []),
+])
+def test_archives_are_not_brought_where_the_packages_could_not_be_installed(bench, monkeypatch, state, check, path, free, read_only, expected):
+    """The node is drained between the two."""
+    machine = bench.make()
+    room = {"device": 1, "free": 2 ** 50, "read_only": False}
+    short = {"device": 2, "free": free * 2 ** 20, "read_only": read_only}
+    monkeypatch.setattr(driver_packages.Apt, "filesystems", lambda self, paths: {name: short if name == path else room for name in paths})
+    result = bench.run(version="535.261.03", state=state, check=check)
+    assert bool(result.get("failed")) == bool(expected) and [item["id"] for item in result["refusals"]] == expected
+    assert not expected or path in result["msg"] and machine.log == []
+
+
+@pytest.mark.parametrize("state", ["downloaded", "present", "absent"])
+@pytest.mark.parametrize("check", [False, True])
+def test_nothing_is_begun_while_another_run_has_the_package_managers_lock(bench, monkeypatch, state, check):
+    machine = bench.make(version=OLD)
+    waits = []
+    monkeypatch.setattr(package_locks, "held", lambda manager, root: [{"path": "/var/lib/dpkg/lock", "pid": 4711, "comm": "unattended-upgr"}])
+    monkeypatch.setattr(package_locks, "wait", lambda look, timeout_s: waits.append(timeout_s) or (look(), True))
+    result = bench.run(version="535.261.03", state=state, check=check, apt_lock_timeout_s=40)
+    assert result["failed"] and [item["id"] for item in result["refusals"]] == ["lock_held"] and machine.log == []
+    assert "unattended-upgr (pid 4711)" in result["msg"] and waits == [10 if check else 40]
+    # It has ended meanwhile: what it left is what is planned with.
+    plans, plan = [], driver_packages.PackageChange.plan
+    monkeypatch.setattr(driver_packages.PackageChange, "plan", lambda self: plans.append(plan(self)) or plans[-1])
+    monkeypatch.setattr(package_locks, "wait", lambda look, timeout_s: ([], True))
+    assert not bench.run(version="535.261.03", state=state, check=check).get("failed") and len(plans) == 2
+    monkeypatch.setattr(package_locks, "wait", lambda look, timeout_s: pytest.fail("a look waits for nobody"))
+    assert not bench.run(version="535.261.03", state="resolved").get("failed")
+
+
 def test_apt_without_a_solution_is_a_refusal(bench):
     machine = bench.make(version=OLD)
     machine.fail["simulate"] = (100, "", "E: Unable to correct problems, you have held broken packages.")
@@ -236,6 +274,13 @@ def test_holds_are_lifted_when_asked_and_left_alone_when_not(bench):
     assert not bench.run(version="535.261.03")["changed"]
     assert bench.run(version="535.261.03", hold=False)["changed"]
     assert held(machine) == []
+
+
+def test_holds_that_a_change_takes_are_put_back_where_nobody_asks_for_any(bench):
+    """apt takes the hold of what it changes."""
+    machine = bench.make(version=OLD, hold=True)
+    assert bench.run(version="535.261.03")["changed"] and versions(machine) == {NEW}
+    assert held(machine) == sorted(SET)
 
 
 def test_the_age_of_holds_and_what_they_keep_out(bench):

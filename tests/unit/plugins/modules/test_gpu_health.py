@@ -15,6 +15,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import sn
 from ansible_collections.gpufleet.lifecycle.plugins.modules import gpu_health
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _nvml_action
 
+pytestmark = pytest.mark.cores
+
 
 class Done(Exception):
     pass

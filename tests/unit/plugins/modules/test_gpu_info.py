@@ -15,6 +15,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, codes, snapshot, subsets
 from ansible_collections.gpufleet.lifecycle.plugins.modules import gpu_info
 
+pytestmark = pytest.mark.cores
+
 
 class Done(Exception):
     pass

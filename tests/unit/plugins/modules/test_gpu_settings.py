@@ -16,6 +16,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _setting
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, settings, settings_task
 from ansible_collections.gpufleet.lifecycle.plugins.modules import gpu_settings
 
+pytestmark = pytest.mark.cores
+
 
 class Done(Exception):
     pass

@@ -12,6 +12,8 @@ pytest.importorskip("ansible.module_utils.basic", reason="modules need Ansible; 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _smoke_options as options
 from ansible_collections.gpufleet.lifecycle.plugins.modules import gpu_smoke
 
+pytestmark = pytest.mark.cores
+
 
 class Done(Exception):
     pass

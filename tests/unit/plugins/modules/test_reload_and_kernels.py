@@ -17,6 +17,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.manager import ManagerError
 from ansible_collections.gpufleet.lifecycle.plugins.modules import boot_kernel, driver_reload, kernel_packages
 
+pytestmark = pytest.mark.cores
+
 RUNNING, OTHER = "6.1.0-50-amd64", "6.1.0-56-amd64"
 
 

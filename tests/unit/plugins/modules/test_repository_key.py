@@ -19,6 +19,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import 
 from ansible_collections.gpufleet.lifecycle.plugins.modules import repository_key
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import repositories
 
+pytestmark = pytest.mark.cores
+
 
 @pytest.fixture(name="signers", scope="module")
 def _signers():

@@ -15,6 +15,8 @@ from ansible.module_utils import basic
 from ansible_collections.gpufleet.lifecycle.plugins.modules import slurm_node
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._slurm.fake_slurm import Cluster
 
+pytestmark = pytest.mark.cores
+
 
 @pytest.fixture(name="run")
 def run_module(monkeypatch, capsys, tmp_path):

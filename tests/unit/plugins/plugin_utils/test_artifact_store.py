@@ -20,6 +20,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.action import artifact_store
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _artifacts
 from ansible_collections.gpufleet.lifecycle.plugins.modules import artifact_store as module
 
+pytestmark = pytest.mark.cores
+
 FILES = {"manifest.json": b"{}\n", "kernel.log": b"NVRM\n" * 1000, "empty": b""}
 
 

@@ -23,6 +23,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.action import dkms_module
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import trees
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import ArchiveError, Claims, offered, receive
 
+pytestmark = pytest.mark.cores
+
 VERSION = "535.261.03"
 ONE, TWO = ("nvidia-current_%s_6.1.0-%d-amd64_x86_64_gcc-12.2.0.dkms.tar.gz" % (VERSION, number) for number in (1, 2))
 

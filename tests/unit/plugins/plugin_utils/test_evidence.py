@@ -30,6 +30,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _evidenc
 from ansible_collections.gpufleet.lifecycle.plugins.modules import gpu_evidence as module
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding
 
+pytestmark = pytest.mark.cores
+
 NODE = "gpu-1"
 XML = "<nvidia_smi_log/>\n"
 

@@ -21,6 +21,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.action import gpu_health, gp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
 
+pytestmark = pytest.mark.cores
+
 ARCHIVE = _binding.Archive(b"zip", "d" * 64, "1")
 
 
@@ -148,14 +150,17 @@ def test_everything_is_returned_where_it_is_wanted(shipped, monkeypatch, args, v
 
 
 def test_the_kernel_log_is_read_from_where_the_baseline_ended_or_from_where_it_is_told(shipped):
-    baseline = readings.baseline(kernel_log={"position": {"boot_id": "b", "seq": 7, "monotonic_us": 1}})
+    def of(position):
+        return readings.baseline(kernel_log=dict(readings.kernel_log("b"), position=position))
+
+    baseline = of({"boot_id": "b", "seq": 7, "monotonic_us": 1})
     action = make(gpu_health, {"baseline": baseline}, facts())
     run(action)
     assert action.calls[0][1]["since"] == {"boot_id": "b", "seq": 7, "monotonic_us": 1}
     action = make(gpu_health, {"baseline": baseline, "since": {"boot_id": "c", "seq": 9}}, facts())
     run(action)
     assert action.calls[0][1]["since"] == {"boot_id": "c", "seq": 9, "monotonic_us": None}
-    action = make(gpu_health, {"baseline": readings.baseline(kernel_log={"position": {"boot_id": None, "seq": True}})}, facts())
+    action = make(gpu_health, {"baseline": of({"boot_id": None, "seq": True})}, facts())
     run(action)
     assert "since" not in action.calls[0][1]
 

@@ -18,6 +18,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import bi
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
 
+pytestmark = pytest.mark.cores
+
 
 @pytest.fixture
 def controller(monkeypatch, tmp_path):

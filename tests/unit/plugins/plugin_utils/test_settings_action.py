@@ -21,6 +21,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _setting
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
 
+pytestmark = pytest.mark.cores
+
 DIGEST = "d" * 64
 
 

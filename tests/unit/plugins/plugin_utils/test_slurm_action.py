@@ -21,6 +21,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._slurm import c
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._slurm import answers, fake_slurm
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._slurm.fake_slurm import Cluster
 
+pytestmark = pytest.mark.cores
+
 DRAINS = "scontrol update nodename=n1 state=drain reason=gpufleet:tok-1 driver upgrade"
 RESUMES = "scontrol update nodename=n1 state=resume"
 KIM = ("12", "kim", 300, "RUNNING")

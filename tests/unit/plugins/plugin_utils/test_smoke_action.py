@@ -21,6 +21,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _smoke_o
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._smoke import smokenode
 
+pytestmark = pytest.mark.cores
+
 NODE = "node-1"
 RATES = {"device_copy", "host_to_device", "device_to_host"}
 

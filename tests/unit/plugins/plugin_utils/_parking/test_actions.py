@@ -19,6 +19,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.action import dkms_module, d
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import Claims
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._parking import waiting
 
+pytestmark = pytest.mark.cores
+
 VERSION = "535.261.03"
 ARCHIVE = "nvidia-current_%s_6.1.0-1-amd64_x86_64_gcc-12.2.0.dkms.tar.gz" % VERSION
 STARTED = {"changed": True, "started": 1, "finished": 0, "ansible_job_id": "j7.1", "results_file": "/root/.ansible_async/j7.1"}
@@ -137,6 +139,7 @@ class Rebooter:
 
     def __init__(self):
         self.back, self.told, self.validated = False, 0, []
+        self.get_shutdown_command = lambda task_vars, distribution: "/sbin/shutdown"
 
     def run(self, task_vars):
         self.told += 1

@@ -13,6 +13,8 @@ from ansible.errors import AnsibleConnectionFailure
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._parking import job
 
+pytestmark = pytest.mark.cores
+
 MODULE = "gpufleet.lifecycle.driver_packages"
 STARTED = {"changed": True, "started": 1, "finished": 0, "ansible_job_id": "j7.1", "results_file": "/root/.ansible_async/j7.1"}
 STATUS = (job.STATUS, {"jid": "j7.1", "mode": "status", "_async_dir": "/root/.ansible_async"})

@@ -11,6 +11,8 @@ pytest.importorskip("ansible", reason="only the controller has workers")
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._parking import keeper
 
+pytestmark = pytest.mark.cores
+
 
 class Strategy:
     """What the keeper needs of Ansible's."""

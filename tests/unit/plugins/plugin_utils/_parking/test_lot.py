@@ -13,6 +13,8 @@ pytest.importorskip("ansible", reason="only the controller has workers")
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._parking.lot import LINE_MAX, Lot
 
+pytestmark = pytest.mark.cores
+
 
 @pytest.fixture(name="lot")
 def _lot(tmp_path):

@@ -14,6 +14,8 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._parking import lot
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._parking.waiting import LEAST_S
 
+pytestmark = pytest.mark.cores
+
 
 def test_a_worker_ends_and_the_next_one_knows_what_it_knew(place, begin, action, gone):
     first = begin()

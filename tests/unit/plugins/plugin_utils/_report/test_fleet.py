@@ -39,6 +39,7 @@ def test_the_worst_verdict_wins(verdicts, expected):
     ({"changed": False}, "unknown", "failed"), ({"health": {"verdict": "pass"}}, "unknown", "failed"),
     ({"health": {"verdict": "pass", "checks": []}}, "unknown", "failed"), ({"health": "pass"}, "unknown", "failed"), ("pass", "unknown", "missing"),
     (dict(PASS, unreachable=True, msg="gone"), "unknown", "unreachable"),
+    ({"failed": True, "msg": "Timed out after 300 second(s).", "timedout": {"period": 300}}, "unknown", "unreachable"),
 ])
 def test_a_node_is_what_its_result_shows(result, verdict, state):
     entry = node(result)
@@ -70,7 +71,9 @@ def test_a_damaged_verdict_never_looks_better(damage):
 @pytest.mark.parametrize(("fail_on", "failing"), [
     (["fail", "unknown"], ["f", "gone", "u"]), (["fail"], ["f", "gone"]), (["unknown"], ["gone", "u"]), ([], ["gone"])])
 def test_who_fails_is_asked_for_but_a_node_without_a_verdict_always_does(fail_on, failing):
-    doc = fleet.document(["p", "f", "u", "gone"], {"p": PASS, "f": FAIL, "u": UNKNOWN, "gone": samples.unreachable()}, fail_on)
+    p, f, u = (samples.healthy(name) for name in "pfu")
+    results = {"p": p, "f": samples.broken(f, "gpu.present"), "u": samples.broken(u, "gpu.present", "unknown"), "gone": samples.unreachable()}
+    doc = fleet.document(list(results), results, fail_on)
     assert doc["failed_nodes"] == failing
     assert doc["verdict"] == "fail", "what is accepted is still what it is"
 
@@ -206,3 +209,23 @@ class TestPeers:
         results = self.fleet()
         self.set(results, "n1", "power_limit_mw", samples.value(1))
         assert fleet.document(list(results), results)["verdict"] == "pass"
+
+
+def test_one_machine_under_two_names_fails_whatever_its_verdict():
+    nodes = {"a": samples.healthy("x"), "b": samples.healthy("x"), "c": samples.healthy("y"), "d": samples.unreachable()}
+    doc = fleet.document(list(nodes), nodes, fail_on=[])
+    assert doc["verdict"] == "fail" and doc["failed_nodes"] == ["a", "b", "d"]
+    assert doc["twins"].startswith("a and b are one machine under two names of the inventory: both have GPU GPU-x-0.")
+    assert any(doc["twins"] in line for line in precheck.table(doc)) and "a and b are one machine" in precheck.markdown_text(doc)
+    assert "a and b are one machine" in precheck.html_text(doc)
+    apart = fleet.document(["a", "c"], nodes)
+    assert (apart["verdict"], apart["twins"]) == ("pass", "")
+
+
+def test_a_copied_machine_id_makes_no_twins_of_nodes_with_gpus_of_their_own():
+    nodes = {name: samples.healthy(name) for name in "ab"}
+    for result in nodes.values():
+        result["baseline"]["audit"]["identity"] = {"machine_id": "m1", "board_serial": None, "gpus": None}
+    assert fleet.document(list(nodes), nodes)["twins"] == ""
+    nodes["b"]["baseline"]["snapshot"]["gpus"][0]["uuid"] = {"value": None, "rc": 999}
+    assert "both have machine id m1" in fleet.document(list(nodes), nodes)["twins"]

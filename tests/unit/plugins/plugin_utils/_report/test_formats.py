@@ -247,11 +247,25 @@ class TestJUnit:
             for kind, attribute in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
                 assert suite.get(attribute) == str(len(suite.findall("testcase/" + kind)))
 
+    def test_what_passes_is_counted_and_what_does_not_is_told(self):
+        def size(count):
+            given = {"n": samples.healthy("n", count)}
+            return len(precheck.junit_text(document(given, ()), given))
+
+        assert size(16) - size(1) < 200 and size(8) < 6000, "a node that passes takes the same room with more GPUs"
+        given = {"n": samples.broken(samples.healthy("n"), "gpu.pcie_width")}
+        (suite,) = ElementTree.fromstring(precheck.junit_text(document(given, ()), given))
+        names = [case.get("name") for case in suite.findall("testcase") if not list(case)]
+        assert "gpu.pcie_width [7 passed]" in names and "gpu.row_remap [8 passed]" in names
+        assert [case.get("name") for case in suite.findall("testcase") if case.find("failure") is not None] == [
+            "gpu.pcie_width [%s]" % samples.uuid("n", 0)]
+
     def test_a_suite_for_each_node_and_a_case_for_each_check(self):
         root = ElementTree.fromstring(precheck.junit_text(document(), results()))
         suites = {suite.get("name"): suite for suite in root}
         assert sorted(suites) == ["gpu-a-%d" % number for number in range(1, 8)]
-        assert len(suites["gpu-a-1"].findall("testcase")) == len(results()["gpu-a-1"]["health"]["checks"])
+        idents = {(check["id"], check["status"]) for check in results()["gpu-a-1"]["health"]["checks"]}
+        assert len(suites["gpu-a-1"].findall("testcase")) == len(idents)
         troubles = {name: (suite.get("failures"), suite.get("errors")) for name, suite in suites.items()}
         assert troubles == {"gpu-a-1": ("0", "0"), "gpu-a-2": ("1", "0"), "gpu-a-3": ("0", "1"), "gpu-a-4": ("0", "1"), "gpu-a-5": ("0", "1"),
                             "gpu-a-6": ("0", "0"), "gpu-a-7": ("0", "1")}

@@ -17,6 +17,8 @@ from ansible.parsing.dataloader import DataLoader
 from ansible_collections.gpufleet.lifecycle.plugins.action import health_report
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._report import samples
 
+pytestmark = pytest.mark.cores
+
 ALL = ["html", "json", "junit", "markdown"]
 
 

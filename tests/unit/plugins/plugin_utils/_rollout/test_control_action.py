@@ -16,6 +16,8 @@ from ansible.parsing.dataloader import DataLoader
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_control
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger, limits, owner, plan, state
 
+pytestmark = pytest.mark.cores
+
 pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
 
 UNSEEN = dict(owner.identify(os.getpid()), pid_namespace="pid:[1]", host="elsewhere")

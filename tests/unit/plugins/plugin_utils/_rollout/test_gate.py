@@ -65,11 +65,37 @@ def test_a_pending_node(others, suspects, policy, expected, words):
         ({"b": "down"}, ("a",), {}, "wait"),
         ({"b": "down"}, ("a", "b"), {}, "go"),  # both are down already; one at a time
         ({"b": "quarantined"}, ("a",), {"failure_budget": 2}, "go"),  # it costs no slot of its own
-        ({"b": "failed"}, ("a",), {}, "stop"),
+        # Whatever keeps others from starting, it is finished or put back.
+        ({"b": "failed"}, ("a",), {}, "go"),
+        ({}, ("a",), {"approved": ""}, "go"),
+        ({"b": "failed", "c": "down"}, ("a",), {}, "wait"),  # but not beside others
+        ({}, ("a",), {"windows": [{"days": ["mon"], "from": "02:00", "to": "03:00", "timezone": "UTC"}]}, "go"),
     ],
 )
 def test_a_node_left_down_by_a_dead_controller(others, suspects, policy, expected):
-    assert ask(view_of(dict({"a": "down"}, **others), suspects, **policy)).answer == expected
+    assert ask(view_of(dict({"a": "down"}, **others), suspects, **policy), now=SATURDAY).answer == expected
+
+
+@pytest.mark.parametrize("field, value", [("stopped", "kim: enough"), ("paused", "kim: lunch")])
+def test_an_operators_word_keeps_no_node_down_that_was_left_so(field, value):
+    view = view_of({"a": "down", "b": "pending"}, ("a",))
+    setattr(view, field, value)
+    assert ask(view).answer == "go" and ask(view, "b").answer in ("stop", "wait")
+    assert not gate.starts(view, state.DRAIN, "a") and gate.starts(view, state.DRAIN, "b"), "no query holds it either"
+
+
+@pytest.mark.parametrize("approved, diverted, expected", [("", False, "go"), ("", True, "stop"), ("f" * 64, True, "go"), (None, True, "go")])
+def test_a_node_left_down_goes_to_no_version_that_nobody_approved(approved, diverted, expected):
+    view = view_of({"a": "down"}, ("a",))
+    view.policy["approved"] = approved
+    view.nodes.get("a").diverted = diverted
+    assert ask(view).answer == expected
+
+
+def test_a_node_that_was_left_draining_begins_nothing_while_the_gate_is_closed():
+    view = view_of({"a": "draining"}, ("a",))
+    view.stopped = "kim: enough"
+    assert ask(view).answer == "stop"
 
 
 def test_a_node_left_draining_by_a_dead_controller_needs_a_slot_as_any_other():

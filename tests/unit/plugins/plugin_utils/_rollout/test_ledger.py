@@ -18,6 +18,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import plan as planning
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout.views import LATER
 
+pytestmark = pytest.mark.cores
+
 sqlalchemy = pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
 
 
@@ -52,6 +54,31 @@ def test_what_was_written_is_there_for_the_next_one(book, tmp_path, url):
     assert other.last_id() == "r1"
 
 
+def test_no_transaction_is_open_while_a_story_is_read(book, tmp_path, url, monkeypatch):
+    """Who makes a report of many events keeps no node from writing meanwhile."""
+    book.transact(lambda transaction: plan(transaction, "a", "b"))
+    for number in range(5):
+        book.transact(lambda transaction, number=number: transaction.append("step", run="r", node="a", step="drain", detail=str(number)))
+    writer, taken, real = ledger.Ledger(str(tmp_path), "r1", url, patience_s=1.0), [], ledger.json.loads
+
+    def loads(body):
+        if len(taken) < 4:
+            taken.append(None)
+            monkeypatch.setattr(ledger.json, "loads", real)
+            writer.transact(lambda transaction: transaction.append("control", run="r", verb="pause", user="kim", reason="x"))
+            monkeypatch.setattr(ledger.json, "loads", loads)
+        return real(body)
+
+    monkeypatch.setattr(ledger, "CHUNK", 2)
+    monkeypatch.setattr(ledger.json, "loads", loads)
+    found = book.events()
+    monkeypatch.setattr(ledger.json, "loads", real)
+    assert len(taken) == 4
+    assert [event["event"] for event in found[:6]] == ["plan"] + ["step"] * 5, "in order, and none twice"
+    assert [event["detail"] for event in found[1:6]] == list("01234")
+    assert found == book.events()[:len(found)]
+
+
 def test_the_rows_are_what_the_events_amount_to(book):
     book.transact(lambda transaction: plan(transaction, "a", "b", "c", c="skipped"))
     book.transact(lambda transaction: go(transaction, "a"))
@@ -79,7 +106,7 @@ def test_the_stored_nodes_answer_as_those_in_memory_do(book):
         stored = transaction.view.nodes
         memory = state.reduce(book.events() + transaction.added).nodes
         assert stored.count() == memory.count()
-        assert stored.waiting_before(8) == memory.waiting_before(8)
+        assert list(stored.waiting_before(8)) == list(memory.waiting_before(8))
         for states in (("done",), state.IN_FLIGHT, state.FAILED, ("pending", "skipped")):
             assert [node.name for node in stored.having(*states)] == [node.name for node in memory.having(*states)]
         assert [node.name for node in stored.everything()] == [node.name for node in memory.everything()]
@@ -89,6 +116,35 @@ def test_the_stored_nodes_answer_as_those_in_memory_do(book):
     events = book.events()
     book.events = lambda: events  # SQLite lets nobody look while the transaction is open
     book.transact(compare)
+
+
+@pytest.mark.parametrize("batch", [1, 3, 8, 100])
+def test_those_that_wait_are_read_in_batches_and_none_is_missed(book, monkeypatch, batch):
+    monkeypatch.setattr(ledger, "BATCH", batch)
+    test_the_stored_nodes_answer_as_those_in_memory_do(book)
+
+
+@pytest.mark.parametrize("policy, position", [({"max_down": 5}, 350), ({"max_down": 5, "waves": [10]}, 350)])
+def test_what_a_turn_of_the_gate_reads_does_not_grow_with_those_that_wait(book, monkeypatch, policy, position):
+    names = ["n%03d" % number for number in range(400)]
+    monkeypatch.setattr(ledger, "BATCH", 10)
+    read = []
+    batches = ledger.StoredNodes._stored_waiting_before
+
+    def counted(self, before):
+        for row in batches(self, before):
+            read.append(row)
+            yield row
+
+    monkeypatch.setattr(ledger.StoredNodes, "_stored_waiting_before", counted)
+    book.transact(lambda transaction: plan(transaction, *names))
+
+    def ask(view):
+        view.policy = limits.complete(policy, len(names))
+        return gate.decide(view, state.DRAIN, names[position], names)
+
+    assert book.look(ask).answer == "wait"
+    assert 0 < len(read) <= 10, "of 350 that go before it"
 
 
 def test_nothing_is_written_when_the_work_raises(book):

@@ -13,6 +13,8 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger, limits, owner
 
+pytestmark = pytest.mark.cores
+
 pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
 
 HERE = owner.place()
@@ -96,6 +98,68 @@ def test_a_zombie_is_dead():
 )
 def test_liveness(change, expected):
     assert owner.liveness(dict(me(), **change)) == expected
+
+
+FULL = {"host": "h", "boot_id": "b", "pid_namespace": "n"}
+RECORDED = dict(FULL, pid=7, started=70)
+
+
+@pytest.mark.parametrize(
+    "recorded, here, seen, expected",
+    [
+        ({}, {}, 70, "alive"),
+        ({}, {}, 71, "dead"),  # the pid was used again
+        ({}, {}, owner.GONE, "dead"),
+        ({}, {}, None, "unknown"),  # hidepid, or no /proc: it is there, and nobody tells which one it is
+        ({"started": None}, {}, 70, "unknown"),
+        ({"started": None}, {}, owner.GONE, "dead"),
+        ({"pid": 1}, {}, 70, "unknown"),  # what stands for the parent of a process whose own one has died
+        ({"pid": 1}, {}, owner.GONE, "unknown"),
+        ({"pid": None}, {}, owner.GONE, "unknown"),
+        ({"boot_id": None}, {"boot_id": None}, 70, "unknown"),
+        ({"boot_id": None}, {"boot_id": None}, owner.GONE, "unknown"),
+        ({"boot_id": None}, {}, owner.GONE, "unknown"),
+        ({}, {"boot_id": None}, owner.GONE, "unknown"),
+        ({"pid_namespace": None}, {"pid_namespace": None}, owner.GONE, "unknown"),
+        ({"pid_namespace": "m"}, {}, owner.GONE, "unknown"),
+        ({"boot_id": "c"}, {}, owner.GONE, "unknown"),
+    ],
+)
+def test_what_cannot_be_seen_is_not_dead(recorded, here, seen, expected):
+    assert owner.judged(dict(RECORDED, **recorded), dict(FULL, **here), seen) == expected
+
+
+def test_a_process_whose_status_is_hidden_is_neither_gone_nor_known(tmp_path):
+    hidden = tmp_path / "proc"
+    hidden.mkdir()
+    assert owner.seen(os.getpid(), str(hidden)) is None
+    assert owner.seen(os.getpid()) == owner.start_ticks(os.getpid())
+
+
+def test_without_a_process_table_a_living_controller_is_refused_until_it_was_silent_and_somebody_says_so(other, tmp_path):
+    record = {"owner": other[1], "time": ledger.timestamp(LONG_AGO), "heartbeat": ledger.timestamp(LONG_AGO)}
+    assert "rollout_break_lock=true" in owner.refusal("x", record, [], True, NOW, proc=str(tmp_path))
+    assert owner.refusal("x", record, [], True, NOW, break_lock=True, proc=str(tmp_path)) == ""
+    fresh = dict(record, heartbeat=ledger.timestamp(NOW - datetime.timedelta(seconds=5)))
+    assert "try again in 115 s" in owner.refusal("x", fresh, [], True, NOW, break_lock=True, proc=str(tmp_path))
+
+
+def test_a_controller_that_nobody_can_tell_from_another_one_is_never_taken_for_itself(book):
+    unclear = {"host": "h", "boot_id": None, "pid_namespace": None, "pid": 7, "started": None}
+    claim(book, "run1", ["a"], unclear)
+    assert require(book, unclear) == "run1"
+    with pytest.raises(owner.OwnerError, match="taken over"):
+        require(book, dict(unclear, host="another"))
+    with pytest.raises(owner.OwnerError, match="it has just written"):
+        claim(book, "run2", ["a"], unclear)
+
+
+def test_an_owner_that_was_recorded_as_process_1_does_not_hold_a_rollout_for_ever(book):
+    claim(book, "run1", ["a"], owner.identify(1), now=LONG_AGO)
+    with pytest.raises(owner.OwnerError, match="rollout_break_lock=true"):
+        claim(book, "run2", ["a"], me())
+    claim(book, "run2", ["a"], me(), break_lock=True)
+    assert require(book, me()) == "run2"
 
 
 @pytest.fixture
@@ -215,7 +279,7 @@ def _begin(directory, url, rollout_id, names, barrier, answers):
 
     def work(transaction):
         owner.claim(transaction, rollout_id, "run-" + rollout_id, names, owner.identify(os.getpid()))
-        time.sleep(1)  # as long as a plan of many nodes takes
+        time.sleep(0.3)  # as long as a plan of many nodes takes: the other one asks meanwhile
         nodes = {name: {"state": "pending", "from": "1", "to": "2"} for name in names}
         fields = {"target": "2", "order": names, "nodes": nodes, "policy": limits.complete({}, 1), "sha256": "f"}
         transaction.append("plan", run="run-" + rollout_id, rollout_id=rollout_id, **fields)
@@ -237,7 +301,7 @@ def test_of_two_rollouts_that_share_a_node_and_start_at_once_one_begins(book, tm
     both = [context.Process(target=_begin, args=(str(tmp_path), url, "r%d" % (10 + number), mine, barrier, answers)) for number, mine in enumerate(names)]
     for process in both:
         process.start()
-    said = dict(answers.get(timeout=60) for dummy in both)
+    said = dict(answers.get(timeout=600) for dummy in both)
     for process in both:
         process.join()
     assert sorted(said.values()).count("") == winners, said

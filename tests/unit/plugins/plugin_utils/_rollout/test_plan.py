@@ -138,7 +138,14 @@ def test_canaries_go_first_in_the_order_given():
     "probe, previous, expected, words",
     [
         (Probe("a", version="1.0"), None, "pending", ""),
-        (Probe("a", version="2.0"), None, "skipped", "already at 2.0"),
+        # A version alone finishes nothing: the look at the node has to have passed.
+        (Probe("a", version="2.0", verdict="pass"), None, "skipped", "already at 2.0"),
+        (Probe("a", version="2.0", verdict="pass"), "rolled_back", "skipped", "already at 2.0"),
+        (Probe("a", version="2.0", verdict="fail", complaint="7 of 8 GPUs"), None, "failed", "already at 2.0, and not proven: 7 of 8 GPUs"),
+        (Probe("a", version="2.0", verdict="unknown", complaint="no NVML"), None, "failed", "already at 2.0, and not proven: no NVML"),
+        (Probe("a", version="2.0"), None, "failed", "already at 2.0, and not proven: nothing looked at its GPUs"),
+        (Probe("a", version="2.0", verdict="pass", unproven_in="x"), None, "pending", ""),
+        (Probe("a", version="2.0", verdict="pass", unproven_in="x"), "done", "pending", ""),
         (Probe("a", version="2.0"), "done", "done", ""),
         (Probe("a", version="1.0"), "done", "pending", ""),  # the node is believed, not the ledger
         (Probe("a", version="1.0"), "rolled_back", "pending", ""),
@@ -181,11 +188,12 @@ KEPT_OUT = [state.Step("drain", "t"), state.Step("stop", "t"), state.Step("valid
         ("1.0", KEPT_OUT, "", "t", "pending", False, "quarantined, they said no"),
         ("1.0", KEPT_OUT + [state.Step("rollback_install", "t")], "", None, "pending", False, "quarantined, they said no"),
         ("1.0", KEPT_OUT[:1], "", "t", "pending", False, "quarantined, they said no"),
-        ("2.0", KEPT_OUT[:1], "", "t", "skipped", False, None),
+        ("2.0", KEPT_OUT[:1], "", "t", "failed", False, None),
         # A marker says that it is broken.
         ("2.0", KEPT_OUT, "a marker", "t", "quarantined", False, None),
-        ("2.0", KEPT_OUT + [state.Step("quarantine", "t")], "", "t", "skipped", False, None),
-        ("1.0", KEPT_OUT + [state.Step("quarantine", "t")], "", "t", "pending", False, None),
+        # One whose marker was removed was repaired: it is proven from the beginning, whatever it has.
+        ("2.0", KEPT_OUT + [state.Step("quarantine", "t")], "", "t", "pending", False, "quarantined, they said no"),
+        ("1.0", KEPT_OUT + [state.Step("quarantine", "t")], "", "t", "pending", False, "quarantined, they said no"),
     ],
 )
 def test_a_node_that_its_schedulers_kept_out(version, steps, marker, finished, planned, taken_up, again):
@@ -197,6 +205,20 @@ def test_a_node_that_its_schedulers_kept_out(version, steps, marker, finished, p
     if taken_up:
         assert node.reason == "they said no" and state.reached([step.name for step in node.steps]) == state.SERVING and made.nodes["a"]["from"] == "1.0"
         assert "died" not in "".join(plan.describe(made, "r"))
+
+
+@pytest.mark.parametrize("steps, version, suspect", [
+    (["evidence", "drain"], "1.0", False), (["stop"], "1.0", True), (["stop", "install"], "1.0", True), (["stop", "install", "reboot"], "2.0", True)])
+def test_a_node_that_was_lost_after_its_change_is_taken_up_whatever_it_has(steps, version, suspect):
+    done = [state.Step(name, "t") for name in steps]
+    left = state.Node("a", state="lost", from_version="1.0", to_version="2.0", failure=state.LOST, reason="gone", steps=done)
+    away = plan.build("2.0", [Probe("a", reachable=False)], POLICY, previous=story(left))
+    assert (away.nodes["a"]["state"], away.order) == ("lost", [])
+    view = state.apply(story(left), dict(plan.event(away, "r"), event="plan", run="2", time="t"))
+    for previous in (story(left), story(left, finished="t"), view):
+        made = plan.build("2.0", [Probe("a", version=version, verdict="pass")], POLICY, previous=previous)
+        assert (made.suspects == ["a"]) is suspect and made.order == ["a"], "it is never finished by its version"
+        assert made.nodes["a"]["from"] == "1.0", "where it goes back to is not forgotten while it does not answer"
 
 
 @pytest.mark.parametrize(
@@ -325,7 +347,7 @@ def test_an_approval_does_not_change_what_is_approved():
 
 
 def test_the_plan_for_people():
-    made = plan.build("2.0", probes("a-r1") + [Probe("b-r2", version="2.0")], POLICY)
+    made = plan.build("2.0", probes("a-r1") + [Probe("b-r2", version="2.0", verdict="pass")], POLICY)
     lines = plan.describe(made, "x")
     assert lines[0].startswith("Rollout x: 1 of 2 nodes to 2.0, at most 1 down at a time, stop at 1 failed (plan ")
     assert lines[1:] == ["  1. a-r1 (rack_r1): driver 1.0 -> 2.0", "  left out: b-r2, skipped, already at 2.0"]
@@ -380,7 +402,7 @@ def test_a_canary_that_cannot_go_is_said_before_anybody_goes(probe, words):
 
 
 def test_a_canary_that_is_where_it_should_go_stands_in_nobodys_way():
-    found = probes("a-r1") + [Probe("c", version="2.0"), Probe("d", version="2.0")]
+    found = probes("a-r1") + [Probe("c", version="2.0", verdict="pass"), Probe("d", version="2.0")]
     made = plan.build("2.0", found, POLICY, previous=story(state.Node("d", "done")), canaries=["c", "d"])
     assert (made.order, made.canaries) == (["a-r1"], [])
     assert (made.nodes["d"]["canary"], made.nodes["c"].get("canary", False)) == (True, False), "one that was at the target before has shown nothing"
@@ -417,6 +439,21 @@ def test_a_node_that_is_left_out_is_charged_too():
     assert {name: nodes[name]["failure"] for name in "xyz"} == {"x": "lost", "y": "lost", "z": "sick"}
 
 
+@pytest.mark.parametrize("finished, value, failure, counts", [
+    (None, "rolled_back", "hard", True), (None, "failed", "soft", True), (None, "failed", "sick", False), (None, "done", "", False),
+    ("2026-01-01T00:00:00.000Z", "rolled_back", "hard", False),
+])
+def test_failures_outside_the_limit_count_in_a_run_that_goes_on(finished, value, failure, counts):
+    left = state.Node("z", value, failure=failure, signature="s", reason="GPU 3 is gone", attempt=1)
+    made = plan.build("2.0", probes("a-r1"), POLICY, previous=story(left, finished=finished))
+    assert made.order == ["a-r1"] and ("z" in made.nodes) == counts
+    if counts:
+        view = state.Rollout(nodes=state.Nodes([left]))
+        state.apply(view, dict(plan.event(made, "x"), event="plan", time="2026-01-02T00:00:00.000Z", run="2"))
+        assert gate.decide(view, state.DRAIN, "a-r1").answer == "stop", "the budget of 1 is spent"
+        assert any("failures count on: z" in line for line in plan.describe(made, "x"))
+
+
 @pytest.mark.parametrize("value", ["rolled_back", "failed"])
 def test_failures_stand_in_a_run_that_goes_on_and_are_tried_again_in_a_new_one(value):
     left = state.Node("a", value, failure="hard", signature="s", reason="GPU 3 is gone")
@@ -444,5 +481,5 @@ def test_failures_stand_in_a_run_that_goes_on_and_are_tried_again_in_a_new_one(v
     ],
 )
 def test_where_a_package_version_is_wanted_the_packages_are_compared(target, package, expected, was):
-    made = plan.build(target, [Probe("a", version="550.163.01", package=package)], POLICY)
+    made = plan.build(target, [Probe("a", version="550.163.01", package=package, verdict="pass")], POLICY)
     assert (made.nodes["a"]["state"], made.nodes["a"]["from"]) == (expected, was)

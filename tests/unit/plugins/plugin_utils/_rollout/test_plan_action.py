@@ -13,7 +13,9 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate, rollout_plan, rollout_report
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger, limits, owner, plan, publish
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger, limits, owner, plan, probes, publish
+
+pytestmark = pytest.mark.cores
 
 pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
 
@@ -23,6 +25,52 @@ ELSEWHERE = dict(owner.identify(os.getpid()), pid_namespace="pid:[1]", host="els
 
 def audit(version="1.0"):
     return {"audit": {"versions": {"loaded": version}}}
+
+
+PASSED = {"a": {"health": {"verdict": "pass"}}}
+
+
+@pytest.mark.parametrize("result, expected", [
+    ({"health": {"verdict": "pass"}, "msg": "fine"}, ("pass", "")),
+    ({"health": {"verdict": "fail"}, "msg": "GPU 3 is gone.\nmore"}, ("fail", "GPU 3 is gone.")),
+    ({"health": {"verdict": "fail", "checks": [{"status": "unknown", "message": "B."}, {"status": "pass", "message": ""}, {"status": "fail", "message": "A."}]},
+      "msg": "a1: FAIL"}, ("fail", "A. B.")),
+    ({"health": {"verdict": "unknown"}}, ("unknown", "its health could not be read")),
+    ({"failed": True, "msg": "no binding"}, ("unknown", "no binding")),
+    ({"unreachable": True, "msg": "gone"}, ("unknown", "gone")),
+    ({"health": {}}, ("unknown", "its health could not be read")),
+    ({"skipped": True}, ("", "")), ({}, ("", "")), (None, ("", "")),
+], ids=str)
+def test_what_a_look_at_the_gpus_says(result, expected):
+    assert probes.judged(result) == expected
+
+
+def test_a_node_that_another_rollout_changed_and_did_not_prove_is_not_finished_by_its_version(act, tmp_path, url):
+    other = ledger.Ledger(str(tmp_path), "other", url)
+    story = [dict(event="plan", run="o", rollout_id="other", target="2.0", order=["a"], policy=limits.complete({}, 1), sha256="f", nodes={
+        "a": {"state": "pending", "from": "1.0", "to": "2.0", "domains": {}, "reason": ""}})]
+    story += [dict(event="grant", run="o", node="a", phase=phase, ticket="t", expires="2099-01-01T00:00:00.000Z") for phase in ("drain", "down")]
+    story += [dict(event="step", run="o", node="a", step="install"), dict(event="state", run="o", node="a", state="lost", reason="gone")]
+
+    def tell(transaction):
+        for event in story:
+            transaction.append(**event)
+
+    other.transact(tell)
+    made = act("ab", audits={"a": audit("2.0"), "b": audit("2.0")}, health={name: PASSED["a"] for name in "ab"})
+    assert made["order"] == ["a"] and made["nodes"]["b"]["state"] == "skipped", made
+    assert "tried again after: changed in rollout other, and not proven since" in "".join(made["lines"])
+
+
+@pytest.mark.parametrize("ledger_id, refused", [("another", True), ("another", False)])
+def test_a_node_that_a_rollout_of_another_ledger_holds_is_not_finished_by_its_version(act, ledger_id, refused):
+    claim = {"ledger": ledger_id, "rollout_id": "far", "attempt": 1, "run": "f", "plan": "f", "controller": "x", "time": "t", "state": "held"}
+    markers = {"a": {"quarantine": {"exists": False}, "claim": claim}}
+    made = act("a", audits={"a": audit("2.0")}, markers=markers, health=PASSED, abandon=[] if refused else ["a"])
+    if refused:
+        assert made["failed"] and "a cannot be taken: it is held by rollout far" in made["msg"]
+    else:
+        assert made["order"] == ["a"] and not made.get("failed"), made
 
 
 @pytest.fixture
@@ -62,8 +110,15 @@ def test_who_is_at_work_goes_last_and_the_plan_says_so(act):
 @pytest.mark.parametrize("told, expected", [({}, None), ({"kernel": {}}, None), ({"kernel": {"installed": None}}, None),
                                             ({"kernel": {"installed": []}}, ()), ({"kernel": {"installed": ["k1", "k2"]}}, ("k1", "k2"))])
 def test_kernels_that_the_audit_does_not_list_are_not_known(told, expected):
-    found = rollout_plan.probe("a", {"audit": dict(audit()["audit"], **told)}, {"stat": {}}, {})
+    found = probes.probe("a", {"audit": dict(audit()["audit"], **told)}, {"stat": {}}, {})
     assert found.kernels == expected and not found.error
+
+
+def test_a_node_that_could_not_keep_its_claim_is_not_begun(act):
+    markers = {name: {"quarantine": {"exists": False}, "claim": None, "problem": "", "no_room": why} for name, why in (("a", ""), ("b", "/var is full"))}
+    made = act("ab", audits={"a": audit(), "b": audit()}, markers=markers, check=True)
+    assert made["order"] == ["a"] and made["nodes"]["b"]["state"] == "failed"
+    assert "/var is full. Make room, or set gpu_node_upgrade_state_dir" in made["nodes"]["b"]["reason"]
 
 
 FLEET = "abcdefghij"
@@ -159,11 +214,37 @@ def test_check_mode_says_that_a_node_is_left_in_flight_in_another_rollout(act):
     assert not act(check=True, abandon=["a"]).get("failed")
 
 
+RACKS = {"a": {"rack": "r1"}, "b": {"rack": "r2, r3"}, "c": {"rack": "r3"}, "d": {"rack": "r4"}}
+
+
+@pytest.mark.parametrize("left, dead, options, refused, told", [
+    ("c", True, {"domain_caps": {"rack": 1}}, "c is draining in rollout r2, whose run broke off, and shares the rack r3 with b", None),
+    ("c", True, {}, None, "rollout r2 broke off with 1 node in flight"),  # no cap on racks
+    ("d", True, {"domain_caps": {"rack": 1}}, None, "(d is draining): run it again first (rollout_id=r2)"),
+    ("c", True, {"domain_caps": {"rack": 1}, "abandon": ["c"]}, None, None),
+    ("c", False, {"domain_caps": {"rack": 1}}, None, None),  # it is run
+])
+def test_nodes_that_another_rollout_left_in_flight_beside_these_are_told_or_refused(act, left, dead, options, refused, told):
+    other = dict(rollout_id="r2", names=left, domains=RACKS)
+    act(**other)
+    assert act(left, plugin=rollout_gate, phase="drain", rollout_id="r2")["answer"] == "go"
+    if dead:
+        book = ledger.Ledger(act.book.artifact_dir, "r2", act.book.store.url.render_as_string(hide_password=False))
+        book.transact(lambda transaction: transaction.hold(dict(transaction.owner, owner=dict(transaction.owner["owner"], pid=2 ** 22 + 1))))
+    for check in (True, False):
+        result = act("ab", check=check, domains=RACKS, max_down=2, **options)
+        assert bool(result.get("failed")) == bool(refused), result.get("msg")
+        assert not refused or refused in result["msg"] and "rollout_abandon=c" in result["msg"]
+        assert refused or [line for line in result["lines"] if "broke off" in line and told and told in line] or not told
+    assert bool(act.book.events()) == (not refused)
+
+
 def test_rollouts_of_one_ledger_share_no_budget(act):
     """Each may have its one node down; the second of the first waits for that, and not for the other rollout."""
     for rollout_id, names in (("r1", "ab"), ("r2", "cd")):
         assert not act(names, rollout_id=rollout_id, max_down=1).get("failed")
-    asked = [act(name, plugin=rollout_gate, phase="drain", rollout_id=rollout_id) for name, rollout_id in (("a", "r1"), ("c", "r2"), ("b", "r1"))]
+    asked = [act(name, plugin=rollout_gate, phase="drain", rollout_id=rollout_id, patience_s=0.1)
+             for name, rollout_id in (("a", "r1"), ("c", "r2"), ("b", "r1"))]
     assert [answer["answer"] for answer in asked] == ["go", "go", "wait"]
 
 
@@ -174,26 +255,26 @@ def test_the_gate_refuses_them_too(act):
 
 
 def test_canaries_that_are_done_may_still_be_counted_with_the_failures_that_are_allowed(act):
-    assert not act(audits={"a": audit("2.0"), "b": audit()}, canaries=["a", "b"], canary_failures=2).get("failed")
+    assert not act(audits={"a": audit("2.0"), "b": audit()}, health=PASSED, canaries=["a", "b"], canary_failures=2).get("failed")
 
 
 def test_a_report_that_cannot_be_made_keeps_no_rollout_from_beginning(act, monkeypatch):
-    monkeypatch.setattr(publish, "gather", mock.Mock(side_effect=KeyError("soaking")))
+    monkeypatch.setattr(publish, "gather", mock.Mock(side_effect=KeyError("a template's")))
     warned = []
     monkeypatch.setattr("ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action.display.warning", warned.append)
     result = act()
     assert not result.get("failed"), result.get("msg")
     assert [event["event"] for event in act.book.events()] == ["plan"]
-    assert warned == ["The report of rollout r1 cannot be made: KeyError: 'soaking'. The rollout goes on without it."]
+    assert warned == ["The report of rollout r1 cannot be made: KeyError: \"a template's\". The rollout goes on without it."]
 
 
 def test_a_report_that_cannot_be_made_at_the_end_changes_no_verdict(act, monkeypatch):
     act("a")
-    monkeypatch.setattr(publish, "gather", mock.Mock(side_effect=KeyError("soaking")))
+    monkeypatch.setattr(publish, "gather", mock.Mock(side_effect=KeyError("a template's")))
     result = act("a", plugin=rollout_report, end=True)
     assert result["failed"] and result["verdict"] == "incomplete" and "is incomplete. No report of it could be made" in result["msg"]
     assert act.book.view().finished and act.book.owner()["ended"]
-    assert not act(audits={"a": audit("2.0")}).get("failed")
+    assert not act(audits={"a": audit("2.0")}, health=PASSED).get("failed")
     result = act("a", plugin=rollout_report, end=True)
     assert not result.get("failed") and result["verdict"] == "complete"
 
@@ -217,3 +298,58 @@ def test_a_rollout_is_named_after_a_package_version_too(act):
     result = act("a", target="3:535.1.1-2~bpo13+1", rollout_id="")
     assert not result.get("failed"), result.get("msg")
     assert result["rollout_id"] == "upgrade-3-535.1.1-2~bpo13+1"
+
+
+@pytest.mark.parametrize("one, other, words", [
+    ({"machine_id": "m1", "gpus": ["GPU-1"]}, {"machine_id": "m1", "gpus": ["GPU-1"]}, "both have GPU GPU-1"),
+    ({"machine_id": "m1"}, {"machine_id": "m1"}, "both have machine id m1"),
+    ({"machine_id": "m1", "gpus": ["GPU-1"]}, {"machine_id": "m1", "gpus": ["GPU-2"]}, ""),
+    ({"machine_id": None}, {}, ""),
+])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_one_machine_under_two_names_is_refused(act, one, other, words, version):
+    """Also where one of the names is at the version already, as after a run that took the machine by its other name."""
+    audits = {name: {"audit": dict(audit(value)["audit"], identity=identity)} for name, value, identity in (("a", "1.0", one), ("b", version, other))}
+    result = act(audits=audits)
+    assert bool(result.get("failed")) == bool(words), result.get("msg")
+    if words:
+        assert result["msg"].startswith("a and b are one machine under two names of the inventory: ") and words in result["msg"]
+        assert result["msg"].endswith("Nothing was changed.") and act.book.events() == []
+
+
+def rolled_forward(act, rollout_id="r1"):
+    """An upgrade of a and b, planned and over."""
+    assert not act(rollout_id=rollout_id).get("failed")
+    act(plugin=rollout_report, end=True, rollout_id=rollout_id)
+
+
+@pytest.mark.parametrize("given", ["", "mine"])
+def test_a_rollback_that_broke_off_goes_on_by_the_same_command(act, given):
+    rolled_forward(act)
+    back = dict(rollout_id=given, target="", undo="last", audits={name: audit("2.0") for name in "ab"})
+    first = act(**back)
+    assert (first["rollout_id"], first["nodes"]["a"]["to"]) == (given or "rollback-r1", "1.0")
+    act("a", plugin=rollout_gate, phase="drain", rollout_id=first["rollout_id"])
+    for again in (act(check=True, **back), act(**back), act(**dict(back, rollout_id=""))):
+        assert not again.get("failed"), again.get("msg")
+        assert (again["rollout_id"], again["order"], again["nodes"]["a"]["to"]) == (first["rollout_id"], ["a", "b"], "1.0")
+        assert again["nodes"]["a"].get("suspect"), "it was in flight"
+    book = ledger.Ledger(act.book.artifact_dir, first["rollout_id"], act.book.store.url.render_as_string(hide_password=False))
+    assert book.view().undo == "r1"
+
+
+def test_a_rollback_that_is_over_is_not_undone_by_itself(act):
+    rolled_forward(act)
+    back = dict(rollout_id="", target="", undo="last", audits={name: audit("2.0") for name in "ab"})
+    assert act(**back)["rollout_id"] == "rollback-r1"
+    act(plugin=rollout_report, end=True, rollout_id="rollback-r1")
+    refused = act(**back)
+    assert refused["failed"] and refused["msg"] == (
+        "The last rollout, rollback-r1, was itself a rollback, and is over: name the one to undo with rollback_of, such as "
+        "rollback_of=r1. Nothing was changed.")
+    assert not act(**dict(back, undo="r1")).get("failed")
+
+
+def test_the_plan_says_in_which_schedulers_its_nodes_are_drained(act):
+    made = act("abc", schedulers={"a": ["slurm"], "b": ["slurm"]}, audits={"a": audit(), "b": audit("2.0"), "c": audit()}, check=True)
+    assert made["lines"][1:3] == ["  drained in slurm: a", "  drained in no scheduler, as gpu_scheduler_backends names none: c"]

@@ -12,6 +12,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.state import reduce
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout.views import LATER, TIME, grant
 
+# Runs on main only: it decides; all it takes of the module is the list of its options, and of the ledger the way it writes a time.
+
 
 def plan_event(*names, run="r", policy=None, **overrides):
     nodes = {name: dict({"state": "pending", "from": "1.0", "to": "2.0", "reason": "", "domains": {}}, **overrides.get(name, {})) for name in names}
@@ -280,3 +282,48 @@ def test_no_ticket_that_ran_out_keeps_a_node_from_being_put_back_or_marked(step)
     view = state.Rollout(sha256="s")
     node = state.Node(name="a", ticket=state.Ticket("t", state.DRAIN, TIME % 0, TIME % 1, sha256="s"))
     state.require_ticket(view, node, step, LATER)
+
+
+def changed(*steps, ended=None):
+    """The story of a node that went through these steps of phase down, and how it ended."""
+    story = [plan_event("a"), grant("a"), grant("a", "down")] + [event("step", "a", second, step=name) for second, name in enumerate(steps, start=2)]
+    return story + ([event("state", "a", 30, state=ended, reason="it is gone")] if ended else [])
+
+
+@pytest.mark.parametrize("steps, ended, expected", [
+    (("install",), None, True), (("install",), "lost", True), (("install",), "quarantined", True), (("install", "validate"), "done", False),
+    (("install", "rollback_validate"), "rolled_back", False), (("stop",), "lost", True), ((), "lost", False), ((), "failed", False)])
+def test_what_was_changed_is_unproven_until_it_passed(steps, ended, expected):
+    assert state.unproven(reduce(changed(*steps, ended=ended)).nodes.get("a")) is expected
+
+
+def test_a_node_that_was_put_back_stays_proven_when_it_is_tried_again_until_it_is_changed_again():
+    story = changed("install", "rollback_validate", ended="rolled_back") + [control("retry", 31, node="a")]
+    assert not state.unproven(reduce(story).nodes.get("a"))
+    assert reduce(story + [plan_event("a", run="s")]).nodes.get("a").steps == []
+    story += [grant("a", second=32), grant("a", "down", 33), event("step", "a", 34, step="install")]
+    assert state.unproven(reduce(story).nodes.get("a"))
+
+
+@pytest.mark.parametrize("found", ["lost", "quarantined", "failed", "pending"])
+def test_what_was_done_to_a_node_is_not_forgotten_by_a_plan_that_finds_it_otherwise(found):
+    """Its controller dies while it boots; the next plan does not reach it, and the one after that does."""
+    story = changed("install", "reboot") + [plan_event("a", run="s", a={"state": found})]
+    node = reduce(story).nodes.get("a")
+    assert state.unproven(node) and [step.name for step in node.steps] == ["install", "reboot"]
+    node = reduce(story + [plan_event("a", run="t", a={"suspect": True})]).nodes.get("a")
+    assert node.suspect and node.state in state.NOT_SERVING + ("quarantined", "failed", "pending")
+
+
+def test_a_node_that_was_lost_after_its_change_is_down_until_it_is_taken_up():
+    node = reduce(changed("install", ended="lost") + [plan_event("a", run="s", a={"suspect": True})]).nodes.get("a")
+    assert (node.state, node.suspect) == ("down", True) and "in step install" in node.reason and "it is gone" in node.reason
+
+
+@pytest.mark.parametrize("to, diverted", [("2.0", False), ("3.0", True)])
+def test_a_node_in_flight_to_another_version_is_told_apart(to, diverted):
+    assert reduce(changed("install") + [plan_event("a", run="s", a={"suspect": True, "to": to})]).nodes.get("a").diverted is diverted
+
+
+def test_when_a_node_began_is_when_it_was_given_leave_to_drain():
+    assert reduce([plan_event("a"), grant("a", second=3), grant("a", "down", 4)]).nodes.get("a").began == TIME % 3

@@ -8,9 +8,12 @@ from __future__ import annotations
 import json
 from unittest import mock
 
+import pytest
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_step
+
+pytestmark = pytest.mark.cores
 
 BASE = {"artifact_dir": "/nowhere", "mode": "none", "name": "drain", "documents": {"baseline": {"b": 1, "a": [2]}, "other": {}}}
 

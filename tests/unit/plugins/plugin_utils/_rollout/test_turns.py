@@ -3,16 +3,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import pathlib
 import signal
-import threading
 import time
 
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import store, turns
+
+pytestmark = pytest.mark.cores
 
 RUNBOOK = pathlib.Path(__file__).resolve().parents[5] / "docs" / "runbooks" / "upgrade.md"
 FORK = multiprocessing.get_context("fork")
@@ -24,9 +26,9 @@ def path(tmp_path):
 
 
 def hold(path, has_it, until):
-    with turns.turn(path, 10):
+    with turns.turn(path, 600):
         has_it.set()
-        until.wait(60)
+        until.wait(600)
 
 
 @pytest.fixture
@@ -35,7 +37,7 @@ def other(path):
     has_it, until = FORK.Event(), FORK.Event()
     process = FORK.Process(target=hold, args=(path, has_it, until))
     process.start()
-    assert has_it.wait(30)
+    assert has_it.wait(600)
     yield process, until
     if process.is_alive():  # one that was killed while it waited would be waited for
         until.set()
@@ -70,24 +72,29 @@ def test_who_holds_it_for_too_long_is_named(path, other):
 
 
 def test_it_is_waited_for_as_long_as_turns_are_taken(path, other, monkeypatch):
-    """Others take theirs, longer altogether than the patience."""
-    monkeypatch.setattr(turns, "LOOK_S", 0.05)
-    over = threading.Event()
+    """Others take theirs, longer altogether than the patience: at each look at the clock another minute has passed, and somebody had the turn."""
+    looks = itertools.count(1)
 
-    def others_go_on():
-        while not over.wait(0.1):
-            os.utime(path)
+    def clock():
+        look = next(looks)
+        os.utime(path, ns=(look, look))
+        if look == 6:
+            other[1].set()
+        return 60.0 * look
 
-    going = threading.Thread(target=others_go_on)
-    going.start()
-    threading.Timer(3, other[1].set).start()
-    began = time.monotonic()
-    try:
-        with turns.turn(path, 1):
-            assert time.monotonic() - began > 2
-    finally:
-        over.set()
-        going.join()
+    monkeypatch.setattr(turns, "LOOK_S", 0.01)
+    monkeypatch.setattr(turns.time, "monotonic", clock)
+    with turns.turn(path, 100):
+        assert next(looks) > 6
+
+
+def test_nobody_waits_for_longer_than_the_patience_where_no_turn_is_taken(path, other, monkeypatch):
+    looks = itertools.count(1)
+    monkeypatch.setattr(turns, "LOOK_S", 0.01)
+    monkeypatch.setattr(turns.time, "monotonic", lambda: 60.0 * next(looks))
+    with pytest.raises(turns.TurnError), turns.turn(path, 100):
+        raise AssertionError("two have the turn")
+    assert next(looks) < 6
 
 
 def test_it_ends_with_the_process_that_has_it(path, other):
@@ -113,7 +120,7 @@ def test_the_ledger_says_who_keeps_it_waiting_and_decides_nothing(tmp_path):
     has_it, until = FORK.Event(), FORK.Event()
     process = FORK.Process(target=hold, args=(str(tmp_path / "ledger.sqlite.turn"), has_it, until))
     process.start()
-    assert has_it.wait(30)
+    assert has_it.wait(600)
     done = []
     try:
         impatient = store.Store(url, patience_s=0.1)

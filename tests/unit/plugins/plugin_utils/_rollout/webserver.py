@@ -32,14 +32,14 @@ class Server:
                 outer.requests.append((self.path, dict(self.headers), body))
                 said = outer.answer(len(outer.requests))
                 if said == "hang":
-                    outer._stop.wait(30)
+                    outer._stop.wait(600)
                     return
                 if said == "cut":
                     self.close_connection = True
                     return
                 if said == "drip":
                     self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
-                    for dummy in range(200):
+                    for dummy in range(6000):
                         if outer._stop.wait(0.1):
                             return
                         self.wfile.write(b" ")
@@ -94,7 +94,7 @@ def serving():
         server.stop()
 
 
-def wait_for(condition, seconds=30):
+def wait_for(condition, seconds=600):
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, "it never happened"

@@ -26,7 +26,7 @@ import time
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.connection.local import Connection as LocalConnection
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils import stubnode
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils import python_of_nodes, stubnode
 
 
 class Connection(LocalConnection):
@@ -41,7 +41,7 @@ class Connection(LocalConnection):
         if gone_at and any(name.encode() in (in_data or b"") + cmd.encode() for name in ("modules." + gone_at, "AnsiballZ_%s.py" % gone_at)):
             node["unreachable"] = True
             stubnode.store(node, path)
-        if node.get("unreachable"):
+        if node.get("unreachable") or time.time() < node.get("back_at", 0):
             raise AnsibleConnectionFailure("%s does not answer" % self.get_option("remote_addr"))
         if "/proc/sys/kernel/random/boot_id" in cmd:
             return 0, b"boot-%d\n" % node["boots"], b""
@@ -57,9 +57,13 @@ class Connection(LocalConnection):
             node["loaded"] = node["disk"]
             node["kernel"] = stubnode.kernel(node)["next_boot"]
             node["running"] = list(node["enabled"])
-            node["log"].append("reboot into %s" % node["disk"])
             node["unreachable"] = node["disk"] in node.get("dies_with", [])
-            stubnode.store(node, path)
+            node["back_at"] = time.time() + node.get("reboot_s", 0)
+            stubnode.note(node, "reboot into %s" % node["disk"], path)
             return 0, b"", b""
-        prefix = "GPUFLEET_STUB_NODE=%s PATH=%s:$PATH; export GPUFLEET_STUB_NODE PATH; " % (shlex.quote(path), shlex.quote(os.path.join(nodes, "bin")))
+        own = {"GPUFLEET_STUB_NODE": path, "PATH": "%s:%s" % (os.path.join(nodes, "bin"), os.environ["PATH"])}
+        given = python_of_nodes.plain(cmd, os.path.join(nodes, "bin", "python-of-node"))
+        if in_data and given is not None and "GPUFLEET_STUB_PYTHON" in os.environ:
+            return python_of_nodes.run(os.environ["GPUFLEET_STUB_PYTHON"], in_data, dict(os.environ, **own, **given), path)
+        prefix = "".join("%s=%s; export %s; " % (name, shlex.quote(value), name) for name, value in own.items())
         return super().exec_command(prefix + cmd, in_data=in_data, sudoable=sudoable)

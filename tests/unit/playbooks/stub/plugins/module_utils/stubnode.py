@@ -24,18 +24,26 @@ def load(path=None):
         return json.load(stream)
 
 
-def store(node, path=None):
+def journal(node, what="", path=None):
+    """Say in the node's own journal when what was so: [time, services that run, driver that runs, driver on disk, boots, what was done]."""
+    line = json.dumps([time.time(), node["running"], node["loaded"], node["disk"], node["boots"], what])
+    with open(os.path.join(path or directory(), "journal"), "a", encoding="utf-8") as stream:
+        stream.write(line + "\n")
+
+
+def store(node, path=None, what=""):
     name = os.path.join(path or directory(), "node.json")
     new = "%s.%d" % (name, os.getpid())
     with open(new, "w", encoding="utf-8") as stream:
         json.dump(node, stream)
     os.rename(new, name)
+    journal(node, what, path)
 
 
-def note(node, what):
+def note(node, what, path=None):
     """What was done to the node, in order."""
     node["log"].append(what)
-    store(node)
+    store(node, path, what)
 
 
 def wait(node, where):

@@ -3,16 +3,45 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import os
 import time
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import stubnode
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import lock
+
+
+def install(module, node, version):
+    """The node with the version on its disk; whoever comes meanwhile waits for it, as with the real module."""
+    time.sleep(node.get("slow_s", 0))
+    node = stubnode.wait(node, "install " + version)
+    if node.get("waits_in_install"):
+        stubnode.note(node, "waits")
+        deadline = time.monotonic() + 600
+        while stubnode.load().get("waits_in_install") and time.monotonic() < deadline:
+            time.sleep(0.2)
+        node = stubnode.load()
+    if version in node.get("half_installs", []):
+        node["disk"] = "half of %s" % version
+    if version in node.get("half_installs", []) + node.get("cannot_install", []):
+        stubnode.note(node, "failed to install %s" % version)
+        module.fail_json(msg="the build of %s failed" % version)
+    if node.get("hangs_in_install"):
+        stubnode.note(node, "hangs")
+        deadline = time.monotonic() + 600
+        while stubnode.load().get("hangs_in_install") and time.monotonic() < deadline:
+            time.sleep(0.5)
+        module.fail_json(msg="it hung")
+    node["disk"] = version
+    stubnode.note(node, "installed %s" % version)
+    return node
 
 
 def main():
     # What the real role gives it besides is for the real module.
     rest = dict(flavour="str", extra_packages="list", hold="bool", pin="bool", keep="bool", dkms_build="str", require="list", min_free_mib="int",
+                min_free_boot_mib="int",
                 lock_timeout_s="int", apt_lock_timeout_s="int", repository_ready="bool", step="str", kernel_module="str", source="str",
                 components="list", floors="list", running_floors="bool", exclude_unattended="bool")
     spec = dict((name, dict(type=kind)) for name, kind in rest.items())
@@ -30,27 +59,13 @@ def main():
         module.exit_json(changed=False, resolved=resolved)
     changed = node["disk"] != version
     if not module.check_mode and changed:
-        time.sleep(node.get("slow_s", 0))
-        node = stubnode.wait(node, "install " + version)
-        if node.get("waits_in_install"):
-            stubnode.note(node, "waits")
-            deadline = time.monotonic() + 600
-            while stubnode.load().get("waits_in_install") and time.monotonic() < deadline:
-                time.sleep(0.2)
-            node = stubnode.load()
-        if version in node.get("half_installs", []):
-            node["disk"] = "half of %s" % version
-        if version in node.get("half_installs", []) + node.get("cannot_install", []):
-            stubnode.note(node, "failed to install %s" % version)
-            module.fail_json(msg="the build of %s failed" % version)
-        if node.get("hangs_in_install"):
-            stubnode.note(node, "hangs")
-            deadline = time.monotonic() + 600
-            while stubnode.load().get("hangs_in_install") and time.monotonic() < deadline:
-                time.sleep(0.5)
-            module.fail_json(msg="it hung")
-        node["disk"] = version
-        stubnode.note(node, "installed %s" % version)
+        try:
+            with lock.NodeLock(os.path.join(stubnode.directory(), "lock"), {"module": "driver_packages"}, timeout_s=600):
+                node = stubnode.load()  # whoever had the lock may have done it
+                changed = node["disk"] != version
+                node = install(module, node, version) if changed else node
+        except lock.LockTimeout as exc:
+            module.fail_json(msg=str(exc))
     if not module.check_mode and node["disk"] in node.get("unreachable_with", []):
         node["unreachable"] = True
         stubnode.store(node)

@@ -3,6 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import json
+import os
+import time
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import stubnode
@@ -11,7 +15,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils import stubnode
 def main():
     module = AnsibleModule(
         argument_spec=dict(
-            phase=dict(type="str"),
+            phase=dict(type="str", default="adhoc"),
             baseline=dict(type="dict"),
             expected_driver_version=dict(type="str"),
             expect=dict(type="dict", default={}),
@@ -20,10 +24,14 @@ def main():
         supports_check_mode=True,
     )
     node = stubnode.wait(stubnode.load(), "health " + module.params["phase"])
+    with open(os.path.join(stubnode.directory(), "expected"), "a", encoding="utf-8") as stream:
+        stream.write(json.dumps([module.params["phase"], module.params["expect"].get("hardware")]) + "\n")
     wanted = module.params["expected_driver_version"]
     checks = []
     if node["loaded"] in node.get("sick_with", []):
         checks.append({"id": "gpu_answers", "entity": "GPU-3", "status": "fail", "message": "GPU 3 does not answer with driver %s" % node["loaded"]})
+    if node["loaded"] in node.get("hangs_with", []):
+        checks.append({"id": "nvml.answers", "entity": "node", "status": "fail", "observed": "timeout", "message": "NVML did not answer within 60 s"})
     kernel = stubnode.kernel(node)["running"]
     if kernel in node.get("sick_on_kernels", []):
         checks.append({"id": "gpu_answers", "entity": "GPU-3", "status": "fail", "message": "GPU 3 does not answer on kernel %s" % kernel})
@@ -47,8 +55,10 @@ def main():
             checks.append({"id": "node.boot", "entity": "node", "status": "fail", "message": "it is boot %s, reboot: %s" % (boot_id, rebooted)})
     statuses = set(check["status"] for check in checks)
     verdict = "fail" if "fail" in statuses else "unknown" if statuses else "pass"
+    stubnode.journal(node, "health %s %s" % (module.params["phase"], verdict))
     broke = [check["id"] for check in checks] if module.params["phase"] == "post" else []
-    health = {"schema": "gpufleet.health/1", "verdict": verdict, "checks": checks, "simulated": True,
+    health = {"schema": "gpufleet.health/1", "verdict": verdict, "checks": checks, "simulated": True, "node": os.path.basename(stubnode.directory()),
+              "phase": module.params["phase"], "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "driver": {"expected": wanted},
               "attribution": {"sick_before": [], "broke_during": broke}}
     if health["verdict"] in module.params["fail_on"]:
         module.fail_json(msg="unhealthy", health=health)

@@ -1,0 +1,78 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Refuse variables that the playbooks would overlook, or that would overrule them."""
+
+from __future__ import annotations
+
+import os
+
+from ansible.errors import AnsibleError
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.gpufleet.lifecycle.plugins.modules.playbook_variables import ARGUMENT_SPEC
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding, _variables
+
+# A run that checked them once has results of its own under names that nobody else may use.
+REGISTERED = "__gpufleet_checked"
+
+
+class ActionModule(ActionBase):
+    TRANSFERS_FILES = False
+    _requires_connection = False
+    _supports_check_mode = True
+    _supports_async = False
+
+    def run(self, tmp=None, task_vars=None):
+        result = super().run(tmp, task_vars or {})
+        task_vars = task_vars or {}
+        dummy, arguments = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
+        try:
+            _variables.refuse_tags(task_vars.get("ansible_run_tags") or [], task_vars.get("ansible_skip_tags") or [])
+            self.check(arguments, task_vars)
+            if arguments["binding"]:
+                _binding.find()
+        except (_binding.BindingError, OSError) as exc:
+            result.update(failed=True, msg="This is about the controller and no node: %s. %s" % (exc, _variables.END))
+        except _variables.VariableError as exc:
+            result.update(failed=True, msg=str(exc))
+        result.update(changed=False, process=os.getppid())
+        return result
+
+    @staticmethod
+    def check(arguments, task_vars):
+        roles, everything = _variables.of_roles(), task_vars.get("hostvars") or {}
+        names, inner, values, lost, limited, waits, allowed = set(), set(), {}, {}, [], [], _variables.choices()
+        for node in arguments["nodes"]:
+            found = everything[node]
+            mine = {name for name in found if isinstance(name, str)}
+            names |= mine
+            checked = value_of(found, node, REGISTERED)
+            if not isinstance(checked, dict) or checked.get("process") != os.getppid():
+                inner |= mine
+            for name in sorted(mine & set(allowed)):
+                limited.append((node, name, value_of(found, node, name), allowed[name]))
+            if arguments["rollout"]:
+                values[node] = {name: value_of(found, node, name) for name in mine if _variables.of_all(name)}
+            if _variables.ANSWER_TIMEOUT in mine:
+                waits.append((node, value_of(found, node, _variables.ANSWER_TIMEOUT)))
+            lost = lost or value_of(found, node, "_raw_params")
+        _variables.refuse_lost_words(lost)
+        _variables.refuse_unknown_hosts(arguments["patterns"], task_vars.get("groups") or {})
+        _variables.refuse_strangers(names, roles)
+        _variables.refuse_kept(inner, roles)
+        for found in limited:
+            _variables.refuse_no_choice(*found)
+        for found in waits:
+            _variables.refuse_bad_timeout(*found)
+        if arguments["rollout"]:
+            _variables.refuse_of_plan({name: task_vars.get(name) for name in _variables.OF_PLAN})
+            _variables.refuse_differing(values)
+            _variables.refuse_other_outcome(values)
+
+
+def value_of(found, node, name):
+    try:
+        return found[name] if name in found else {}
+    except AnsibleError as exc:
+        raise _variables.VariableError("%s of %s cannot be evaluated: %s %s" % (name, node, " ".join(str(exc).split())[:300], _variables.END)) from exc

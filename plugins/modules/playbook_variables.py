@@ -1,0 +1,95 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation of the playbook_variables action, which runs on the controller."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: playbook_variables
+short_description: Refuse variables that the collection does not know, or that would overrule a rollout
+version_added: 0.1.0
+description:
+  - Looks at the names of the variables of nodes. One that begins as those of the collection's roles and playbooks do, such as C(gpu_scheduler_) or
+    C(rollout_), and is none of them is refused, with the nearest one that there is. So are names that the collection keeps for itself.
+  - A run that leaves out tasks by C(--tags) or C(--skip-tags) is refused too. Give the task the tag C(always), so that it runs then.
+  - Runs once for all nodes, on the controller. The nodes are not contacted. The playbooks begin with it.
+attributes:
+  check_mode:
+    support: full
+    details:
+      - It only looks, so it does the same in check mode.
+  diff_mode:
+    support: none
+extends_documentation_fragment:
+  - gpufleet.lifecycle._attributes
+  - gpufleet.lifecycle._attributes.controller_only
+author:
+  - gpufleet contributors (@gpufleet)
+options:
+  nodes:
+    description: The nodes whose variables are looked at, by their names in the inventory.
+    type: list
+    elements: str
+    default: []
+  rollout:
+    description:
+      - Whether they are the nodes of a rollout. All of them then have to have the same values of the variables that hold for the whole of it, and what
+        the plan says to the role C(gpu_node_upgrade) may not be a variable of the command line.
+    type: bool
+    default: false
+  binding:
+    description:
+      - Refuse a controller without C(nvidia-ml-py) too, with which the GPUs of the nodes are read, so that it is told once and every node is not called sick.
+    type: bool
+    default: false
+  patterns:
+    description:
+      - The values of variables that name hosts and groups, by the names of the variables. A name that is not in the inventory is refused, which Ansible
+        would leave out with a warning.
+    type: dict
+    default: {}
+seealso:
+  - module: gpufleet.lifecycle.rollout_plan
+"""
+
+EXAMPLES = r"""
+---
+- name: Refuse variables that nobody would read
+  gpufleet.lifecycle.playbook_variables:
+    nodes: "{{ ansible_play_hosts_all }}"
+  register: __gpufleet_checked
+  run_once: true
+  tags: [always]
+"""
+
+RETURN = r"""
+---
+process:
+  description: The process of the playbook, by which a later call in the same run knows that the collection's own names are its own.
+  returned: always
+  type: int
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENT_SPEC = dict(
+    nodes=dict(type="list", elements="str", default=[]),
+    rollout=dict(type="bool", default=False),
+    binding=dict(type="bool", default=False),
+    patterns=dict(type="dict", default={}),
+)
+
+
+def main():
+    module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
+    module.fail_json(
+        msg="playbook_variables runs on the controller, as an action plugin of the collection gpufleet.lifecycle, which was not found: "
+        "call it by its full name, gpufleet.lifecycle.playbook_variables, in a task."
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The process that watches a playbook from its plan to its end.
+
+Private to the collection: it may change at any time.
+
+The task that begins a rollout leaves it behind. While the playbook lives it writes the sign of life of its controller (heartbeat.py); when the
+playbook has ended it closes the report, if that was not done (closer.py). It ends at once when the run is over or another controller takes it.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import closer, heartbeat, ledger, owner
+
+PATIENCE_S = 10.0  # of the ledger: the next sign of life comes soon
+# For closing the report; the output of the playbook stays open until then.
+CLOSING_PATIENCE_S = 20.0
+
+
+def detach():
+    """Have nothing of what this process was a copy of: neither terminal, nor signals, nor what somebody waits to see closed."""
+    os.setsid()
+    os.chdir("/")
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    gc.freeze()
+    null = os.open(os.devnull, os.O_RDWR)
+    try:
+        numbers = [int(name) for name in os.listdir("/proc/self/fd")]
+    except OSError:
+        numbers = range(1024)
+    for number in numbers:
+        # Replaced and not closed: objects that have the number must not close what is opened after this.
+        if number != null:
+            try:
+                os.fstat(number)
+                os.dup2(null, number)
+            except OSError:
+                continue
+
+
+def watch(book, identity, run, textfile_dir, every_s):
+    """What the process does; BOOK(patience in seconds) is the ledger."""
+    output = closer.output_of(identity["pid"])
+    if not heartbeat.serve(book(PATIENCE_S), identity, run, every_s):
+        return
+    lines = closer.close(book(CLOSING_PATIENCE_S), run, identity, textfile_dir)
+    if lines and output is not None:
+        closer.speak(output, lines)
+
+
+def start(book, identity, run, textfile_dir="", every_s=owner.HEARTBEAT_S):
+    """Leave such a process behind; its pid."""
+    url = book.store.url.render_as_string(hide_password=False)
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        detach()
+        watch(lambda patience_s: ledger.Ledger(book.artifact_dir, book.rollout_id, url, patience_s), identity, run, textfile_dir, every_s)
+    finally:
+        os._exit(0)

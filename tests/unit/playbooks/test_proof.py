@@ -1,0 +1,70 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""No node is finished by its version: with the real playbook, role and ledger."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.test_upgrade_course import wait_for
+
+OLD, NEW = "1.0.1", "2.0.1"
+
+
+def test_a_node_that_was_lost_after_its_change_is_proven_or_put_back_however_long_it_was_away(fleet):
+    """a1 and a2 do not come back from their reboot, nor in the next run, and then they run with the new driver: a1 well, a2 sick. b1 and b2 have it from
+    the beginning: b1 well, b2 sick."""
+    fleet.add("a1", dies_with=[NEW])
+    fleet.add("a2", dies_with=[NEW])
+    fleet.add("b1", loaded=NEW, disk=NEW)
+    fleet.add("b2", loaded=NEW, disk=NEW, sick_with=[NEW])
+    budgets = {"rollout_max_down": 4, "rollout_failure_budget": 9, "rollout_common_cause": 0}
+    there = {"b1": "skipped", "b2": "failed"}
+    first = fleet.run("upgrade", **budgets)
+    assert first.rc in (2, 4) and first.states == dict(there, a1="lost", a2="lost")
+    assert "already at 2.0.1, and not proven: GPU 3 does not answer" in first.report["nodes"]["b2"]["reason"]
+    again = fleet.run("upgrade", **budgets)
+    assert again.rc in (2, 4) and again.states == first.states
+    fleet.change("a1", unreachable=False, dies_with=[])
+    fleet.change("a2", unreachable=False, dies_with=[], sick_with=[NEW])
+    last = fleet.run("upgrade", **budgets)
+    assert last.rc == 2 and last.states == dict(there, a1="done", a2="rolled_back")
+    assert [fleet.read(name)["loaded"] for name in ("a1", "a2")] == [NEW, OLD]
+    assert [fleet.read(name)["log"].count("installed " + NEW) for name in fleet.names] == [1, 1, 0, 0], "nothing is installed twice"
+    for name in ("a1", "a2"):
+        assert fleet.document(name, "health-after")["verdict"] == "pass" and fleet.read(name)["running"] == ["nvidia-persistenced.service"]
+    assert "GPU 3 does not answer with driver 2.0.1" in last.report["nodes"]["a2"]["reason"]
+
+
+def test_what_a_play_of_ones_own_ignores_finishes_no_node(fleet):
+    """Its errors are ignored from the outside, so that no rescue of the role is reached."""
+    fleet.add("a1", sick_with=[NEW])
+    (fleet.directory / "ignoring.yml").write_text((fleet.collection / "playbooks" / "upgrade.yml").read_text().replace(
+        "  strategy: ansible.builtin.host_pinned\n", "  strategy: ansible.builtin.host_pinned\n  ignore_errors: true\n"))
+    result = fleet.run("ignoring")
+    assert result.rc == 2 and result.states["a1"] not in ("done", "skipped") and result.report["verdict"] != "complete"
+
+
+def test_a_node_that_is_down_comes_back_whatever_keeps_others_from_starting(fleet):
+    """The first controller dies before a1 boots. Then the rollout is stopped, and nobody has approved what is planned next."""
+    fleet.add("a1", waits_at=["reboot"])
+    fleet.add("a2")
+    process = fleet.start("upgrade")
+    try:
+        wait_for(lambda: "waits" in fleet.read("a1")["log"])
+    finally:
+        # With its workers, which would go on.
+        for pid in fleet.controllers():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        fleet.ended(process)
+    fleet.change("a1", waits_at=[])
+    assert fleet.run("rollout_control", rollout_verb="stop", rollout_reason="enough").rc == 0
+    result = fleet.run("upgrade", rollout_require_approval=True)
+    assert result.rc == 2 and result.states == {"a1": "done", "a2": "pending"}
+    node = fleet.read("a1")
+    assert (node["loaded"], node["log"].count("reboot into " + NEW), node["running"]) == (NEW, 1, ["nvidia-persistenced.service"])
+    assert fleet.touched() == ["a1"]

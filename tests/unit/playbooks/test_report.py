@@ -1,0 +1,119 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The report of a rollout comes whatever became of the nodes and of the run, and it is the last that is said."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.conftest import NEW
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.test_failure_matrix import end
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.test_upgrade_course import wait_for
+
+RECAP = re.compile(r"^(\S+) +: ok=\d+ .*?unreachable=(\d+) +failed=(\d+) .*$", re.M)
+
+
+def recap(output):
+    """{host: (unreachable, failed)}"""
+    return {name: (int(unreachable), int(failed)) for name, unreachable, failed in RECAP.findall(output)}
+
+
+def last_words(output):
+    """What stands between the last task's heading and the recap."""
+    return output.partition("\nPLAY RECAP")[0].rpartition("\nTASK [")[2]
+
+
+def found(fleet, rollout="upgrade-" + NEW):
+    return json.loads((fleet.artifacts / "rollouts" / rollout / "report.json").read_text())
+
+
+def told_how_to_go_on(fleet):
+    """Whether the process that watched the first playbook has closed its report and said so, which is the last that it does."""
+    return "To go on, run the same command again" in (fleet.directory / "output0").read_text()
+
+
+@pytest.mark.parametrize("limited", [False, True], ids=["list", "limit"])
+def test_the_report_comes_when_every_node_of_a_list_or_of_a_limit_fails(fleet, limited):
+    for name in ("a1", "a2"):
+        fleet.add(name, cannot_install=[NEW])
+    fleet.add("a3")
+    arguments, extra = (("--limit", "a1,a2"), {}) if limited else ((), {"upgrade_hosts": "a1,a2"})
+    result = fleet.run("upgrade", *arguments, rollout_failure_budget=5, rollout_common_cause=0, rollout_max_down=2, **extra)
+    assert result.rc == 2
+    assert (result.report["verdict"], bool(result.report["finished"])) == ("failed", True)
+    assert result.states == {"a1": "rolled_back", "a2": "rolled_back"}
+    assert recap(result.output) == dict({"a1": (0, 1), "a2": (0, 1)}, **({} if limited else {"localhost": (0, 1)}))
+    said = last_words(result.output)
+    assert re.search(r"^a1 +rolled_back +1.0.1 +2.0.1 .*the build of 2.0.1 failed", said, re.M), "the reason stands beside the node"
+    assert "report: %s" % (fleet.artifacts / "rollouts" / ("upgrade-" + NEW) / "report.html") in said
+    assert re.search(r"^failed: 2 rolled_back, target 2.0.1$", said, re.M)
+    assert '"nodes":' not in result.output and '"table":' not in result.output, "no report inside of a line of JSON"
+
+
+def test_the_report_comes_when_every_node_of_a_limit_is_unreachable(fleet):
+    fleet.add("a1", unreachable_with=[NEW])
+    fleet.add("a2")
+    process = fleet.start("upgrade", "--limit", "a1")
+    try:
+        process.wait(timeout=1800)
+        wait_for(lambda: told_how_to_go_on(fleet))
+    finally:
+        output = fleet.ended(process)
+    assert process.returncode == 4 and recap(output) == {"a1": (1, 0)}
+    report = found(fleet)
+    assert report["verdict"] == "incomplete" and "1 node left in flight: a1." in report["reasons"]
+    assert report["next_steps"][0].startswith("Run the same playbook again")
+    assert "report.html" in output.partition("PLAY RECAP")[2], "who is left says it"
+
+
+def test_an_interruption_says_which_command_goes_on(fleet):
+    fleet.add("a1", waits_in_install=True)
+    fleet.add("a2")
+    process = fleet.start("upgrade", **fleet.install_for_real())
+    try:
+        wait_for(lambda: "waits" in fleet.read("a1")["log"])
+        end(process, signal.SIGINT)
+        wait_for(lambda: told_how_to_go_on(fleet))
+    finally:
+        fleet.change("a1", waits_in_install=False)
+        output = fleet.ended(process)
+    assert found(fleet)["verdict"] == "incomplete" and found(fleet)["finished"] is None
+    assert "(Ctrl-C), the same command goes on with rollout upgrade-" + NEW in output.partition("a1: install")[0], "before, for who reads along"
+    said = output.partition("User interrupted execution")[2]
+    assert re.search(r"^a1 +down ", said, re.M) and "run the same command again" in said.splitlines()[-1], "and when it happened"
+
+
+def test_what_stops_a_rollout_is_told_and_no_healthy_node_fails_for_it(fleet):
+    fleet.add("a1", cannot_install=[NEW])
+    for name in ("a2", "a3"):
+        fleet.add(name)
+    result = fleet.run("upgrade")
+    assert result.rc == 2 and recap(result.output) == {"a1": (0, 1), "a2": (0, 0), "a3": (0, 0), "localhost": (0, 1)}
+    before = result.output.rpartition("\nTASK [")[0]
+    assert "No further node starts: the failure budget of 1 is spent by a1." in before, "when it happened, and not only at the end"
+    said = last_words(result.output)
+    assert "No further node starts: the failure budget of 1 is spent by a1." in said
+    assert "a1 (rolled back): Nothing tonight" in said and "run the same playbook again to go on" in said
+
+    again = fleet.run("upgrade", "--limit", "a2")
+    assert again.rc == 0 and recap(again.output) == {"a2": (0, 0)}
+    assert "report: " in last_words(again.output), "also when all went well"
+    report = again.report
+    assert report["verdict"] == "complete" and again.states["a2"] == "done"
+    assert {name: node["in_run"] for name, node in report["nodes"].items()} == {"a1": False, "a2": True, "a3": False}
+    assert report["nodes"]["a1"]["state"] == "rolled_back" and "the build of 2.0.1 failed" in report["nodes"]["a1"]["reason"]
+    assert "rollback_install" in [step["name"] for step in report["nodes"]["a1"]["steps"]]
+
+
+def test_check_mode_tells_little_of_each_node(fleet):
+    for number in range(8):
+        fleet.add("a%d" % number)
+    result = fleet.run("upgrade", "--check")
+    assert result.rc == 0 and "8 nodes would get nvidia-kernel-dkms 2.0.1-1: " in result.output
+    lines = result.output.splitlines()
+    assert len(lines) <= 60 + 20 * 8, "%d lines" % len(lines)

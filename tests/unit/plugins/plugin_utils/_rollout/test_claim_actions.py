@@ -1,0 +1,273 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The claim of a node from the plan that reads it to the step that gives it up, with the real module on a directory in the place of a node."""
+
+from __future__ import annotations
+
+import json
+from unittest import mock
+
+import pytest
+from ansible.errors import AnsibleConnectionFailure
+from ansible.parsing.dataloader import DataLoader
+
+from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate, rollout_plan, rollout_step
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import claim_task
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger
+
+pytestmark = pytest.mark.cores
+
+pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
+
+
+class Controller:
+    """One ledger, and the actions of a rollout over the nodes of a directory."""
+
+    def __init__(self, place, url, nodes):
+        self.place, self.url, self.nodes = place, url, nodes
+        self.calls = []
+        self.answers = []  # in the place of the node's, first to last; an exception is raised
+
+    def act(self, plugin, node, check=False, **arguments):
+        def execute(module_name, module_args, task_vars):
+            self.calls.append((module_name, module_args["state"]))
+            if self.answers:
+                answer = self.answers.pop(0)
+                if isinstance(answer, Exception):
+                    raise answer
+                return answer
+            return self.on_node(node, **module_args)
+
+        arguments = dict({"artifact_dir": str(self.place), "ledger": self.url, "rollout_id": "r1"}, **arguments)
+        task = mock.Mock(args=arguments, async_val=0, check_mode=check, diff=False, action="x", environment=None)
+        action = plugin.ActionModule(task, mock.Mock(), mock.Mock(check_mode=check), DataLoader(), mock.Mock(), None)
+        action._load_name, action._shared_loader_obj, action._execute_module = "x", mock.Mock(), execute
+        return action.run(task_vars={"inventory_hostname": node, "ansible_play_hosts": ["a", "b"]})
+
+    def on_node(self, node, **arguments):
+        given = dict({name: spec.get("default") for name, spec in claim_task.ARGUMENTS.items()}, **dict(arguments, directory=str(self.nodes / node)))
+        given["lock_timeout_s"] = 0
+        try:
+            return claim_task.perform(given, False, lambda argv, timeout: (0, "", ""), str(self.nodes / (node + ".lock")), str(self.nodes))
+        except (claim_task.TaskError, OSError) as exc:
+            return {"failed": True, "msg": str(exc)}
+
+    def plan(self, check=False, **more):
+        audits = {name: {"audit": {"versions": {"loaded": "1.0"}}} for name in "ab"}
+        return self.act(rollout_plan, "a", check, **dict({"target": "2.0", "audits": audits, "markers": {name: self.on_node(name) for name in "ab"},
+                                                         "max_down": 2, "failure_budget": 9}, **more))
+
+    def gate(self, node="a", **more):
+        return self.act(rollout_gate, node, **dict({"step": "evidence", "claim_dir": str(self.nodes / node), "patience_s": 0}, **more))
+
+    def step(self, node="a", **more):
+        if more.get("state") in ("done", "rolled_back"):
+            proof = {"verdict": "pass", "phase": "post", "node": node, "time": "2099-01-01T00:00:00Z", "driver": {"expected": "2.0"}}
+            more["documents"] = {"health-after": proof}
+        return self.act(rollout_step, node, **dict({"claim_dir": str(self.nodes / node)}, **more))
+
+    def node(self, name="a", rollout_id="r1"):
+        return ledger.Ledger(str(self.place), rollout_id, self.url).view().nodes.get(name)
+
+
+def claim_of(controller, node="a"):
+    return controller.on_node(node)["claim"]
+
+
+@pytest.fixture
+def one(tmp_path, url):
+    (tmp_path / "nodes").mkdir()
+    return Controller(tmp_path / "one", url, tmp_path / "nodes")
+
+
+@pytest.fixture
+def two(tmp_path):
+    """Another controller, with a ledger of its own, on the same nodes."""
+    return Controller(tmp_path / "two", "sqlite:///%s" % (tmp_path / "two.sqlite"), tmp_path / "nodes")
+
+
+def test_a_node_is_taken_with_leave_and_given_up_when_it_is_done(one):
+    made = one.plan()
+    assert not made.get("failed") and claim_of(one) is None
+    answer = one.gate()
+    found = claim_of(one)
+    assert answer["answer"] == "go" and answer["fence"] == "%s:%s/claim.json" % (found["fence"], one.nodes / "a")
+    assert (found["rollout_id"], found["attempt"], found["run"], found["plan"], found["state"]) == ("r1", 1, made["run"], made["sha256"], "held")
+    assert len(found["ledger"]) == 32 and one.url not in json.dumps(found)
+    assert one.gate("b")["answer"] == "go" and claim_of(one, "b")["ledger"] == found["ledger"]
+    assert one.calls.count(("gpufleet.lifecycle.node_claim", "held")) == 2
+    one.step(name="drain")
+    assert len(one.calls) == 2, "a step asks nothing of the node"
+    assert not one.step(state="done").get("failed") and claim_of(one) is None and claim_of(one, "b")
+
+
+@pytest.mark.parametrize("ended, left", [("done", None), ("rolled_back", None), ("failed", None), ("pending", None), ("quarantined", "quarantined"),
+                                         ("lost", "held")])
+def test_how_a_node_ends_says_what_becomes_of_its_claim(one, ended, left):
+    one.plan()
+    one.gate()
+    assert not one.step(state=ended).get("failed")
+    assert (claim_of(one) or {}).get("state") == left
+
+
+def test_a_node_that_cannot_give_up_its_claim_is_done_all_the_same(one):
+    one.plan()
+    one.gate()
+    one.answers = [AnsibleConnectionFailure("no route")]
+    assert not one.step(state="done").get("failed") and one.node().state == "done"
+    # The same ledger knows that nothing is left to do there.
+    later = one.plan(rollout_id="r2", target="3.0")
+    assert not later.get("failed"), later
+    assert one.gate(rollout_id="r2")["answer"] == "go" and claim_of(one)["rollout_id"] == "r2"
+
+
+@pytest.mark.parametrize("rollout_id", ["r1", "r2"])
+def test_a_controller_with_another_ledger_is_refused_by_the_plan_and_by_the_node(one, two, rollout_id):
+    early = two.plan(rollout_id=rollout_id)  # when nobody had the node
+    assert not early.get("failed")
+    one.plan()
+    one.gate()
+    before = claim_of(one)
+    refused = two.gate(rollout_id=rollout_id)
+    assert refused["failed"] and "a: it was not taken: it is held by rollout r1 (attempt 1, begun on " in refused["msg"]
+    assert "since %s, of another ledger. Nothing was changed" % before["time"] in refused["msg"], refused["msg"]
+    assert two.node(rollout_id=rollout_id).state == "failed" and two.node(rollout_id=rollout_id).failure == "soft"
+    assert two.gate("b", rollout_id=rollout_id)["answer"] == "go"
+    for check in (True, False):
+        late = two.plan(check, rollout_id="late", audits={"a": {"audit": {"versions": {"loaded": "1.0"}}}})
+        assert late["failed"] and "a cannot be taken: it is held by rollout r1" in late["msg"] and "in another ledger" in late["msg"], late["msg"]
+        assert "rollout_id=r1" in late["msg"] and "rollout_abandon=a" in late["msg"]
+    assert two.node(rollout_id="late") is None and claim_of(one) == before
+
+
+def test_a_node_that_was_given_up_by_name_is_taken_over_and_its_rollout_is_told(one, two):
+    one.plan()
+    one.gate()
+    audits = {"a": {"audit": {"versions": {"loaded": "1.0"}}}}
+    assert not two.plan(rollout_id="r2", audits=audits, abandon=["a"]).get("failed")
+    assert two.gate(rollout_id="r2")["answer"] == "go" and claim_of(one)["rollout_id"] == "r2"
+    back = one.plan()
+    assert back["failed"] and "a cannot be taken: it is held by rollout r2" in back["msg"]
+
+
+def test_what_was_given_up_is_one_claim_and_not_the_next(one, two):
+    one.plan()
+    one.gate()
+    audits = {"a": {"audit": {"versions": {"loaded": "1.0"}}}}
+    two.plan(rollout_id="r2", audits=audits, abandon=["a"])
+    one.plan()
+    assert one.gate()["answer"] == "go" and claim_of(one)["attempt"] == 2
+    refused = two.gate(rollout_id="r2")
+    assert refused["failed"] and "held by rollout r1 (attempt 2" in refused["msg"]
+
+
+def test_a_ledger_that_was_made_anew_is_another_one(one, tmp_path):
+    one.plan()
+    one.gate()
+    one.url = "sqlite:///%s" % (tmp_path / "anew.sqlite")
+    refused = one.plan()
+    assert refused["failed"] and "held by rollout r1" in refused["msg"] and "in another ledger" in refused["msg"]
+    assert one.plan(check=True)["failed"], "with no ledger at all"
+
+
+def test_a_lost_node_of_another_rollout_is_refused_and_its_undoing_is_not(one):
+    one.plan()
+    one.gate()
+    one.step(state="lost", reason="gone")
+    refused = one.plan(rollout_id="r2", target="3.0")
+    assert refused["failed"] and "held by rollout r1" in refused["msg"] and ", lost there" in refused["msg"]
+    assert not one.plan(rollout_id="back", undo="r1").get("failed")
+
+
+def test_the_next_attempt_takes_the_node_from_the_one_before(one):
+    one.plan()
+    first = one.gate()["fence"]
+    one.plan()
+    again = one.gate(resume_step="evidence")
+    assert again["answer"] == "go" and again["attempt"] == claim_of(one)["attempt"] == 2 and again["fence"] != first
+
+
+def test_a_node_that_cannot_keep_its_claim_is_not_changed(one):
+    one.plan()
+    (one.nodes / "a").write_text("no directory")
+    refused = one.gate()
+    assert refused["failed"] and "a: it was not taken: " in refused["msg"] and "is no directory" in refused["msg"] and one.node().state == "failed"
+
+
+def test_a_node_whose_claim_cannot_be_read_is_not_planned(one):
+    (one.nodes / "a").mkdir()
+    (one.nodes / "a" / "claim.json").write_text("{")
+    made = one.plan()
+    assert made["order"] == ["b"] and made["nodes"]["a"]["state"] == "failed" and "it is not JSON" in made["nodes"]["a"]["reason"]
+
+
+def test_a_quarantined_node_is_left_out_and_refuses_nobody(one, two):
+    one.plan()
+    one.gate()
+    one.step(state="quarantined")
+    (one.nodes / "a" / "quarantine.json").write_text("{}")
+    made = two.plan()
+    assert not made.get("failed") and made["order"] == ["b"] and made["nodes"]["a"]["state"] == "quarantined"
+    (one.nodes / "a" / "quarantine.json").unlink()
+    assert "quarantined by rollout r1" in two.plan(rollout_id="r3")["msg"]
+    assert one.plan()["order"] == ["b", "a"] or one.plan()["order"] == ["a", "b"], "its own rollout takes it again"
+
+
+def resumed(one):
+    """A node whose services were stopped when its controller died, planned anew."""
+    one.plan()
+    one.gate()
+    one.gate(phase="down", step="stop", claim_dir=None)
+    one.plan()
+
+
+def test_a_node_that_was_left_rebooting_is_waited_for(one):
+    resumed(one)
+    leaving = dict(one.on_node("a"), going_down=True, boot_id="x")
+    one.answers = [leaving, AnsibleConnectionFailure("it boots"), leaving]
+    with mock.patch.object(rollout_gate, "REBOOTING_S", 0.01):
+        answer = one.gate(resume_step="evidence")
+    assert answer["answer"] == "go" and answer["resume"] == "stopped" and claim_of(one)["attempt"] == 2 and one.calls[-4:] == [
+        ("gpufleet.lifecycle.node_claim", "held")] * 4
+
+
+def test_a_node_that_does_not_come_back_is_not_waited_for_for_ever(one):
+    resumed(one)
+    one.answers = [dict(one.on_node("a"), going_down=True, boot_id="x")] * 99
+    with mock.patch.object(rollout_gate, "REBOOTING_S", 0.01):
+        answer = one.gate(resume_step="evidence", claim_timeout_s=0)
+    assert answer["failed"] and "it is about to reboot" in answer["msg"] and one.node().state == "lost" and claim_of(one)["attempt"] == 1
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_by_hand_no_node_is_taken_from_a_rollout_and_none_is_claimed(one, check):
+    assert one.act(rollout_gate, "a", check, mode="none", claim_dir="x")["answer"] == "go" and claim_of(one) is None
+    one.plan()
+    one.gate()
+    refused = one.act(rollout_gate, "a", check, mode="none", claim_dir="x")
+    assert refused["failed"] and "a cannot be taken by hand: it is held by rollout r1" in refused["msg"]
+    (one.nodes / "a" / "claim.json").write_text("{")
+    assert "it is not JSON" in one.act(rollout_gate, "a", check, mode="none", claim_dir="x")["msg"]
+
+
+def test_check_mode_claims_nothing(one):
+    one.plan(check=True)
+    assert one.act(rollout_gate, "a", True, claim_dir="x")["answer"] == "go" and one.calls == [] and claim_of(one) is None
+
+
+@pytest.mark.parametrize("step, goes", [("reboot", True), ("install", False)])
+def test_a_node_that_was_left_rebooting_and_does_not_answer_yet_is_no_lost_one(one, step, goes):
+    one.plan()
+    one.gate()
+    one.gate(phase="down", step="stop", claim_dir=None)
+    one.step(name=step)
+    silent = {"a": {"unreachable": True, "msg": "no route"}, "b": {"audit": {"versions": {"loaded": "1.0"}}}}
+    made = one.plan(audits=silent, markers={"b": one.on_node("b")})
+    assert made["nodes"]["a"]["state"] == ("pending" if goes else "lost") and made["order"] == (["a", "b"] if goes else ["b"])
+    if goes:
+        one.answers = [AnsibleConnectionFailure("no route")] * 2
+        with mock.patch.object(rollout_gate, "REBOOTING_S", 0.01):
+            answer = one.gate(resume_step="evidence")
+        assert answer["answer"] == "go" and answer["resume"] == "changed" and claim_of(one)["attempt"] == 2
+        assert made["nodes"]["a"]["from"] == "1.0"

@@ -1,0 +1,31 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import preview
+
+
+def found(version="2.0-1", **transaction):
+    return {"resolved": {"packages": {"nvidia-smi": version, "nvidia-kernel-dkms": version}}, "transaction": transaction}
+
+
+def test_nodes_that_are_alike_are_told_once():
+    upgrade = [{"name": "nvidia-smi", "version": "2.0-1"}, {"name": "dkms", "version": "3"}]
+    previews = {"n%03d" % number: found(upgrade=upgrade, remove=[]) for number in range(66)}
+    previews["odd"] = found("1.9-1", install=["nvidia-smi"])
+    lines = preview.lines(previews)
+    assert lines == [
+        "66 nodes would get nvidia-kernel-dkms 2.0-1, nvidia-smi 2.0-1: n000, n001, n002, n003, n004 and 61 more", "  upgrade: dkms 3, nvidia-smi 2.0-1",
+        "1 node would get nvidia-kernel-dkms 1.9-1, nvidia-smi 1.9-1: odd", "  install: nvidia-smi"]
+
+
+@pytest.mark.parametrize("given", [{}, {"a": {}}, {"a": {"failed": True, "msg": "x"}}, {"localhost": {}}, {"a": None}])
+def test_who_has_no_preview_says_nothing(given):
+    assert preview.lines(given) == []
+
+
+def test_a_node_with_nothing_to_do_says_so():
+    assert preview.lines({"a": found(install=[], upgrade=[])})[1] == "  nothing would be installed or removed"

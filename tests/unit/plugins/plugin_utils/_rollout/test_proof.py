@@ -1,0 +1,102 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the ledger takes for the end of a node, and what it does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import proof, state
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout.views import TIME
+
+GOOD = {"schema": "gpufleet.health/1", "node": "a", "verdict": "pass", "phase": "post", "time": "2026-01-01T00:00:30Z", "driver": {"expected": "2.0"}}
+WAY = ("evidence", "drain", "stop", "install", "prove", "reboot", "validate")
+
+
+def node(*steps, began=0, name="a", to="2.0"):
+    made = [state.Step(step, TIME % second) for second, step in enumerate(steps, start=1)]
+    return state.Node(name, "validating", from_version="1.0", to_version=to, steps=made, began=TIME % began)
+
+
+@pytest.mark.parametrize("changes", [
+    {"verdict": "fail"}, {"verdict": "unknown"}, {"verdict": None}, {"phase": "baseline"}, {"phase": "adhoc"}, {"phase": None}, {"node": "b"}, {"node": None},
+    {"driver": {"expected": "1.0"}}, {"driver": {"expected": None}}, {"driver": None},
+    {"time": "2026-01-01T00:00:05Z"},  # before the reboot, its sixth step
+    {"time": None},
+], ids=str)
+def test_no_node_is_done_without_a_verdict_that_passed_after_its_last_change(changes):
+    with pytest.raises(state.StateError, match="a cannot end as done: "):
+        proof.require_end(node(*WAY), "done", {proof.DOCUMENT: dict(GOOD, **changes)})
+
+
+@pytest.mark.parametrize("documents", [{}, {proof.DOCUMENT: None}, {proof.DOCUMENT: {}}, {proof.DOCUMENT: "pass"}, {"health-before": GOOD}], ids=str)
+@pytest.mark.parametrize("ended", state.PROVEN)
+def test_no_node_is_done_or_put_back_without_a_verdict(ended, documents):
+    with pytest.raises(state.StateError, match="there is no verdict on it"):
+        proof.require_end(node(*WAY), ended, documents)
+
+
+@pytest.mark.parametrize("changes", [{}, {"phase": "soak"}, {"time": "2026-01-01T00:00:06Z"}], ids=str)
+@pytest.mark.parametrize("to", ["2.0", "2.0-1", "1:2.0-1~bpo12+1"])
+def test_a_node_that_passed_is_done(changes, to):
+    proof.require_end(node(*WAY, to=to), "done", {proof.DOCUMENT: dict(GOOD, **changes)})
+
+
+def test_a_node_that_was_put_back_passed_with_the_driver_it_had():
+    steps = WAY + ("rollback_install", "rollback_reboot", "rollback_validate")
+    old = dict(GOOD, driver={"expected": "1.0"})
+    proof.require_end(node(*steps), "rolled_back", {proof.DOCUMENT: old})
+    with pytest.raises(state.StateError, match="step rollback_reboot was begun at"):
+        proof.require_end(node(*steps), "rolled_back", {proof.DOCUMENT: dict(old, time="2026-01-01T00:00:08Z")})
+
+
+def test_a_clock_of_an_earlier_controller_does_not_count():
+    taken_up = node(*WAY, began=40)
+    proof.require_end(taken_up, "done", {proof.DOCUMENT: dict(GOOD, time="2026-01-01T00:00:41Z")})
+    with pytest.raises(state.StateError, match="the verdict is of 2026-01-01T00:00:39Z"):
+        proof.require_end(taken_up, "done", {proof.DOCUMENT: dict(GOOD, time="2026-01-01T00:00:39Z")})
+
+
+@pytest.mark.parametrize("steps, refused", [
+    ((), ()), (("evidence", "drain"), ()), (("evidence", "drain", "stop"), ("pending", "skipped")),
+    (WAY[:4], ("failed", "pending", "skipped")), (WAY + ("return",), ("failed", "pending", "skipped")),
+    (("stop", "install", "rollback_install"), ("failed", "pending", "skipped")),
+])
+def test_nothing_was_changed_is_refused_of_a_node_that_was(steps, refused):
+    for ended in ("failed", "pending", "skipped", "quarantined", "lost"):
+        if ended in refused:
+            with pytest.raises(state.StateError, match="a cannot end as %s, which says that nothing was changed on it" % ended):
+                proof.require_end(node(*steps), ended, {})
+        else:
+            proof.require_end(node(*steps), ended, {})
+
+
+@pytest.mark.parametrize("told, refused", [("2.0", False), ("", False), ("3.0", True), ("2.0-1", True)])
+def test_the_plans_version_goes_before_the_roles(told, refused):
+    if not refused:
+        return proof.require_version(node(), told)
+    with pytest.raises(state.StateError, match="The plan takes a to 2.0, and the role was told %s" % told):
+        return proof.require_version(node(), told)
+
+
+def left(name, last, ended, *steps):
+    found = node(*(steps or WAY), name=name)
+    found.steps[-1].started, found.state = TIME % last, ended
+    return found
+
+
+@pytest.mark.parametrize("mine, others, expected", [
+    ([], [], {}),
+    ([], [("x", left("a", 9, "lost"))], {"a": "x"}),
+    ([], [("x", left("a", 9, "quarantined"))], {"a": "x"}),
+    ([], [("x", left("a", 9, "done"))], {}),
+    ([], [("x", left("a", 9, "lost", "evidence"))], {}),
+    ([left("a", 20, "done", "install")], [("x", left("a", 9, "lost", "install"))], {}),
+    ([left("a", 9, "done", "install")], [("x", left("a", 20, "lost", "install"))], {"a": "x"}),
+    ([left("a", 9, "done", "install")], [("x", left("a", 20, "rolled_back", "install"))], {}),
+    ([], [("x", left("a", 9, "lost", "install")), ("y", left("a", 20, "done", "install"))], {}),
+    ([], [("x", left("a", 9, "done", "install")), ("y", left("a", 20, "down", "install")), ("x", left("b", 5, "done"))], {"a": "y"}),
+])
+def test_who_changed_a_node_last_elsewhere_and_did_not_prove_it(mine, others, expected):
+    assert proof.unproven_elsewhere({found.name: found for found in mine}, others) == expected

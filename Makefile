@@ -37,6 +37,14 @@ unit: setup ## unit tests: ansible-core 2.18, 2.19 and the newest; node-side cod
 search: setup ## property tests with thousands of random examples: looks for what no test knows yet (minutes)
 	@tests/tools/with.sh main python3 -m pytest -q -p no:cacheprovider --hypothesis-profile=search -m hypothesis tests/unit/plugins
 
+.PHONY: mutants
+mutants: setup ## whether the tests notice 40 mistakes, made one by one in a copy: fails and names each that they do not (minutes)
+	@tests/tools/with.sh main python3 -m tests.tools.mutants $(ARGS)
+
+.PHONY: kills
+kills: setup ## kill the controllers of ten rollouts over 20 stand-in nodes again and again, and compare with what the nodes say (half an hour)
+	@tests/tools/with.sh main python3 -m tests.tools.kills $(ARGS)
+
 .PHONY: sanity
 sanity: setup ## ansible-test sanity, on two ansible-core versions
 	@$(TESTS) sanity

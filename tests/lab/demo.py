@@ -45,6 +45,7 @@ STAGES = {
     "Prove that the node is healthy": "prove that it is healthy",
 }
 STEP_LINE = re.compile(r"^\[(?:\d+|-)/\d+\] \S+: .*$", re.M)
+WARNING = re.compile(r"^\[WARNING\]: (.*)$", re.M)
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -117,6 +118,11 @@ def complaints(report: dict, names: list[str]) -> list[str]:
         if bad != wanted:
             found.append(f"{name}: the steps that did not succeed are {bad}, expected {wanted}")
     return found + out_of_order(nodes)
+
+
+def warned(log: str) -> list[str]:
+    """Every warning of Ansible in its output, once each: a report that could not be made is one, and ends no rollout by itself."""
+    return [f"Ansible warned: {words.strip()}" for words in dict.fromkeys(WARNING.findall(log))]
 
 
 def rack(name: str) -> str:
@@ -227,6 +233,7 @@ def conclude(progress: Progress, outcome, reports: Path, artifacts: Path, names:
         found.append(f"there is no baseline of {FAULTY} in the ledger")
     elif not names_the_gpu(report["nodes"].get(FAULTY, {}).get("reason", ""), baseline["snapshot"]["gpus"][FAULTY_GPU]):
         found.append(f"the reason of {FAULTY} does not name GPU {FAULTY_GPU}")
+    found += warned((reports / "ansible.log").read_text(encoding="utf-8"))
     print("\n" + "\n".join(table(report)) + "\n")
     print(f"Report, for a browser: {reports / 'report.html'}; also {path} and {reports / 'report.md'}; Ansible's own output: {reports / 'ansible.log'}")
     for line in found:

@@ -1,7 +1,8 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write the generated documentation: a README for every role, a page for every module, callback and filter, and the list of the health checks.
+"""Write the generated documentation: a README for every role, a page for every module, callback and filter, the list of the health checks, and the playbooks'
+variables.
 
 python3 -m tests.tools.docs            write what differs
 python3 -m tests.tools.docs --check    write nothing; name what differs and exit 1; lint the modules' documentation as well
@@ -21,7 +22,7 @@ import sys
 
 import yaml
 
-from tests.tools import check_docs, module_docs, role_docs
+from tests.tools import check_docs, module_docs, playbook_docs, role_docs
 from tests.tools.common import COLLECTION, ROOT
 
 NAME = ".".join(COLLECTION)
@@ -85,6 +86,17 @@ def checks_page():
     return check_docs.render(registry.FAMILIES, model.ACTIONS, json.loads(POLICY.read_text(encoding="utf-8")))
 
 
+def playbooks_page():
+    """The content of the page about the playbooks' variables."""
+    sys.path.insert(0, ansible_environment()["ANSIBLE_COLLECTIONS_PATH"])
+    package = ".".join(("ansible_collections", *COLLECTION, "plugins"))
+    known = importlib.import_module(package + ".plugin_utils._variables").ROLLOUT
+    options = yaml.safe_load(importlib.import_module(package + ".modules.rollout_plan").DOCUMENTATION)["options"]
+    said = {"rollout_" + key: option["description"] for key, option in options.items() if "rollout_" + key in known and key != "rollout_id"}
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in ROOT.glob("playbooks/*.yml")}
+    return playbook_docs.render(texts, {name: text if isinstance(text, str) else text[0] for name, text in said.items()})
+
+
 def stale_pages(wanted):
     """Pages of modules, callbacks and filters there are no more."""
     found = {path for pages in (MODULE_PAGES, *PLUGIN_PAGES.values()) for path in pages.glob("*.md")}
@@ -138,6 +150,7 @@ def main(arguments):
     wanted.update(module_pages())
     wanted.update(plugin_pages())
     wanted[CHECKS_PAGE] = checks_page()
+    wanted[ROOT / playbook_docs.PAGE] = playbooks_page()
     if arguments == ["--check"]:
         wrong = check(wanted)
         return 1 if lint() != 0 or wrong else 0

@@ -29,6 +29,8 @@ class Outcome:
     failed: int = 0
     skipped: int = 0
     reason: str = ""
+    cpu_s: float = 0.0  # user and system time of the stage's processes; the lab's machines are nobody's children and not among them
+    started_s: float = 0.0  # since the run began
 
     @property
     def mark(self) -> str:
@@ -58,12 +60,15 @@ def pytest_counts(output: str) -> t.Optional[t.Dict[str, int]]:
     return totals if seen else None
 
 
-def judge(name: str, returncode: int, output: str, seconds: float) -> Outcome:
-    """Turn an exit status and an output into an outcome. The worse of the two counts."""
+def judge(name: str, returncode: int, output: str, seconds: float, overran: bool = False) -> Outcome:
+    """Turn an exit status and an output into an outcome. The worse of the two counts. A stage that `overran` its limit has failed."""
     counts = pytest_counts(output) or {}
     passed = counts.get("passed", 0) + counts.get("xfailed", 0)
     failed = counts.get("failed", 0) + counts.get("error", 0) + counts.get("errors", 0) + counts.get("xpassed", 0)
     skipped = counts.get("skipped", 0)
+    if overran:
+        reason = "ended after {0:.0f} s: it had not come to its end within its limit".format(seconds)
+        return Outcome(name, FAILED, seconds, passed=passed, failed=max(failed, 1), skipped=skipped, reason=reason)
     if returncode == 0 and failed == 0:
         # A stage without pytest in it is one check, and so is the rest of one that has it.
         return Outcome(name, PASSED, seconds, passed=passed or 1, skipped=skipped)
@@ -77,11 +82,13 @@ def judge(name: str, returncode: int, output: str, seconds: float) -> Outcome:
 
 
 def table(outcomes: t.Sequence[Outcome], wall_s: float) -> str:
-    """Every stage with its time, the whole with its own."""
+    """Every stage with its times, the whole with its own."""
     width = max([len(outcome.name) for outcome in outcomes] + [len("stage")])
-    rows = ["{0:{1}}  {2:>7}  {3}".format("stage", width, "seconds", "result")]
-    rows.extend("{0:{1}}  {2:7.0f}  {3} {4}".format(one.name, width, one.seconds, one.mark, one.note) for one in outcomes)
-    rows.append("{0:{1}}  {2:7.0f}  wall time, {3} min {4:02d} s".format("all", width, wall_s, int(wall_s) // 60, int(wall_s) % 60))
+    row = "{0:{1}}  {2:>7}  {3:>7}  {4}"
+    rows = [row.format("stage", width, "wall s", "CPU s", "result")]
+    rows.extend(row.format(one.name, width, round(one.seconds), round(one.cpu_s), one.mark + " " + one.note) for one in outcomes)
+    rows.append(row.format("all", width, round(wall_s), round(sum(one.cpu_s for one in outcomes)), "wall time, {0} min {1:02d} s".format(
+        int(wall_s) // 60, int(wall_s) % 60)))
     return "\n".join(rows)
 
 

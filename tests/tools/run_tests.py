@@ -5,8 +5,9 @@
 
 python3 -m tests.tools.run_tests [--jobs N] [--list] [GROUP|STAGE ...]
 
-Groups: lint, unit, sanity, molecule; none named means all of them. Driver builds, which take longest, start first and at the
-lowest priority, when molecule is among what was asked for. The output of every stage is kept in .lab/logs/test/.
+Groups: lint, unit, sanity, molecule; none named means all of them. What takes longest goes first, and before what can fill gaps.
+The output of every stage is kept in .lab/logs/test/, and in times.json there where the time went. A stage that has not come to its
+end within its limit is ended and has failed.
 The exit status is 0 only when every stage ran and passed. With CI=true in the environment a stage that this machine cannot
 run (an interpreter is missing) is a failure; without it the stage is named, loudly, as not run.
 """
@@ -26,7 +27,8 @@ import typing as t
 
 from tests.lab import config, network
 from tests.tools import stages as catalogue
-from tests.tools.common import ROOT
+from tests.tools import times
+from tests.tools.common import ROOT, cache_root
 from tests.tools.outcome import FAILED, NOT_RUN, PASSED, Outcome, judge, table, total_line
 
 LOGS = ROOT / ".lab" / "logs" / "test"
@@ -47,6 +49,22 @@ class Running:
     process: subprocess.Popen
     log: pathlib.Path
     started: float
+    cpu_s: float = 0.0
+    overran: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """How long it has been at work."""
+        return time.monotonic() - self.started
+
+    def ended(self) -> bool:
+        """Whether it has come to its end; then also what CPU time it and its children took."""
+        if self.process.returncode is None:
+            pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
+            if pid:
+                self.process.returncode = os.waitstatus_to_exitcode(status)
+                self.cpu_s = usage.ru_utime + usage.ru_stime
+        return self.process.returncode is not None
 
 
 def say(text: str) -> None:
@@ -75,23 +93,26 @@ def signal_group(process: subprocess.Popen, number: int) -> None:
 
 def stop(running: t.Iterable[Running]) -> None:
     """End stages: first politely, then not."""
-    alive = [one for one in running if one.process.poll() is None]
+    alive = [one for one in running if not one.ended()]
     for one in alive:
         signal_group(one.process, signal.SIGTERM)
     deadline = time.monotonic() + GRACE_S
     for one in alive:
-        try:
-            one.process.wait(timeout=max(0.1, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
+        while not one.ended() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if not one.ended():
             say("    {0}: still there after {1:.0f} s, killed".format(one.stage.name, GRACE_S))
         # The leader may be gone while what it started is not.
         signal_group(one.process, signal.SIGKILL)
-        one.process.wait()
+        while not one.ended():
+            time.sleep(0.05)
 
 
 def finish(one: Running) -> Outcome:
     """What a stage that ended came to."""
-    return judge(one.stage.name, one.process.returncode, one.log.read_text(encoding="utf-8", errors="replace"), time.monotonic() - one.started)
+    outcome = judge(one.stage.name, one.process.returncode, one.log.read_text(encoding="utf-8", errors="replace"), one.seconds, one.overran)
+    outcome.cpu_s = one.cpu_s
+    return outcome
 
 
 def show_failure(outcome: Outcome) -> None:
@@ -112,6 +133,7 @@ class Scheduler:
         self.jobs = jobs
         self.running: t.List[Running] = []
         self.outcomes: t.List[Outcome] = []
+        self.began = time.monotonic()
 
     def _blockers(self, stage: catalogue.Stage) -> t.List[str]:
         done = {outcome.name for outcome in self.outcomes}
@@ -141,6 +163,13 @@ class Scheduler:
             say("  > {0}".format(stage.name))
             self.running.append(start(stage))
 
+    def _end_overdue(self) -> None:
+        """End what has been at work for longer than its limit: it hangs, and its last output says where."""
+        overdue = [one for one in self.running if one.seconds > one.stage.limit_s and not one.ended()]
+        for one in overdue:
+            one.overran = True
+        stop(overdue)
+
     def _record(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)
         say("  {0} {1}  {2:.0f} s  {3}".format(outcome.mark, outcome.name, outcome.seconds, outcome.note))
@@ -154,10 +183,13 @@ class Scheduler:
                 self._take()
                 if ended.wait(0.2):
                     raise Interrupted
-                for one in [one for one in self.running if one.process.poll() is not None]:
+                self._end_overdue()
+                for one in [one for one in self.running if one.ended()]:
                     self.running.remove(one)
                     signal_group(one.process, signal.SIGTERM)  # what it may have left in its session
-                    self._record(finish(one))
+                    outcome = finish(one)
+                    outcome.started_s = one.started - self.began
+                    self._record(outcome)
         finally:
             stop(self.running)
         return self.outcomes
@@ -176,10 +208,11 @@ def clean_up(stages: t.Sequence[catalogue.Stage]) -> t.List[Outcome]:
     outcomes = []
     for stage in catalogue.clean_up_after(stages):
         one = start(stage)
-        try:
-            one.process.wait(timeout=300)
-        except subprocess.TimeoutExpired:
-            stop([one])
+        while not one.ended():
+            if one.seconds > stage.limit_s:
+                one.overran = True
+                stop([one])
+            time.sleep(0.05)
         outcome = finish(one)
         outcomes.append(outcome)
         say("  {0} {1}  {2:.0f} s  {3}".format(outcome.mark, outcome.name, outcome.seconds, outcome.note))
@@ -188,10 +221,29 @@ def clean_up(stages: t.Sequence[catalogue.Stage]) -> t.List[Outcome]:
     return outcomes
 
 
+def machine_time() -> t.Dict[str, float]:
+    """What the machine's processors have done so far."""
+    return times.machine(pathlib.Path("/proc/stat").read_text(encoding="ascii"), os.sysconf("SC_CLK_TCK"))
+
+
+def kept_times(
+    stages: t.Sequence[catalogue.Stage], outcomes: t.Sequence[Outcome], wall_s: float, machine_s: t.Mapping[str, float], whole: bool
+) -> str:
+    """Keep where the time of this run went, and say it. Whole runs are kept beside the environments too, for the next checkout's first."""
+    mine, shared = LOGS / "times.json", cache_root() / "times.json"
+    before = times.load([mine, shared])
+    logs = {one.name: (LOGS / (one.name + ".log")).read_text(encoding="utf-8", errors="replace") for one in outcomes if (LOGS / (one.name + ".log")).exists()}
+    now = times.document(outcomes, {stage.name: stage.after for stage in stages}, wall_s, logs, machine_s)
+    times.keep(mine, now, before)
+    if whole and not [one for one in outcomes if one.verdict != PASSED]:
+        times.keep(shared, now, before)
+    return times.summary(before, now)
+
+
 def main(arguments: t.Sequence[str]) -> int:
     """Run what was asked for and answer the exit status."""
     parser = argparse.ArgumentParser(prog="python3 -m tests.tools.run_tests", description=__doc__.splitlines()[0])
-    parser.add_argument("--jobs", type=int, default=max(2, os.cpu_count() or 2), help="stages side by side")
+    parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 1, help="stages side by side; one more than processors, as each waits now and then")
     parser.add_argument("--list", action="store_true", help="name the stages and end")
     parser.add_argument("wanted", nargs="*", metavar="GROUP|STAGE")
     options = parser.parse_args(arguments)
@@ -214,7 +266,7 @@ def main(arguments: t.Sequence[str]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_unused: ended.set())
 
-    began = time.monotonic()
+    began, machine_before = time.monotonic(), machine_time()
     interrupted = False
     scheduler = Scheduler([stage for stage in stages if not stage.clean_up], options.jobs)
     try:
@@ -225,8 +277,11 @@ def main(arguments: t.Sequence[str]) -> int:
     # The handlers stay: a second Ctrl-C does not leave half of the cleaning undone.
     outcomes = scheduler.outcomes + clean_up(stages)
 
+    wall_s = time.monotonic() - began
+    machine_s = {name: seconds - machine_before[name] for name, seconds in machine_time().items()}
     say("")
-    say(table(outcomes, time.monotonic() - began))
+    say(table(outcomes, wall_s))
+    say(kept_times(stages, outcomes, wall_s, machine_s, whole=not options.wanted and not interrupted))
     for outcome in outcomes:
         if outcome.verdict == NOT_RUN:
             say("WARNING: {0}: {1}".format(outcome.name, outcome.reason))

@@ -16,26 +16,29 @@ GROUPS = ("lint", "unit", "sanity", "molecule")
 SHELL = "/bin/bash"
 ALL_NODES = "*"
 
-# What runs on nodes imports nothing of Ansible; these tests hold there too. The rest of tests/unit is the controller's.
-NODE_TESTS = ("tests/unit/test_import_path.py", "tests/unit/plugins/module_utils")
-# The simulator runs in the lab's machines, with their Python: it is tested on the main environment and on the oldest Python.
-SIMULATOR_TESTS = "tests/unit/sim"
-# Every check of the gate, turned red by a fault of the simulator.
+# All of tests/unit runs on the main environment. In the others runs what can answer otherwise there, which the files themselves say with the marks
+# `pythons` and `cores`; tests/unit/selection.py has the rule, and a test that watches over it.
+TESTS = "tests/unit"
+# Every check of the gate, turned red by a fault of the simulator: pure but for the simulator, and so once.
 SCENARIOS = "tests/unit/scenarios"
-# Tested once, on the main environment: they look at the project, or at things that no ansible-core changes.
-ONCE = ("tests/unit/meta", "tests/unit/lab", SIMULATOR_TESTS, SCENARIOS, "tests/unit/tools", "tests/unit/plugins/module_utils")
+SIMULATOR_TESTS = "tests/unit/sim"
 # Whole playbook runs on stand-in nodes: minutes each, so they are stages of their own. All are tried on the main ansible-core; the oldest
-# and the newest do a whole rollout and its second run, and the oldest what a controller's death leaves behind.
+# and the newest do a whole rollout and its second run, and the oldest what a controller's death leaves behind. What the newest does has the
+# mark `cores`.
 COURSES = "tests/unit/playbooks"
 ONE_COURSE = COURSES + "/test_upgrade_course.py::test_every_node_is_taken_once_and_a_second_run_takes_none"
 # What may never exceed the failure budget depends on how Ansible counts hosts: tried on the oldest and the newest ansible-core.
 MATRIX = COURSES + "/test_failure_matrix.py"
-RESUME = COURSES + "/test_resume.py"
+RESUME = COURSES + "/test_resume.py::test_another_controller_goes_on_wherever_the_first_one_was_killed"
 # A node that waits again and again for its down slot, and is put back to work after all: the oldest ansible-core reads included files in its own way.
 IN_VAIN = COURSES + "/test_scheduler.py::test_a_node_that_was_drained_in_vain_is_resumed"
 # Workers are given back with what is no promise of Ansible's: tried wherever it may differ.
 PARKED = COURSES + "/test_parked.py::test_nodes_go_the_same_way_in_as_many_tasks_and_hold_no_worker_while_they_wait"
 CONTROLLERS = ("main", "core218", "newest")
+# What is compiled once on a machine, beside other work, and the stage that takes longest, have more time than others.
+ONCE_S = 4800.0
+# The stage that takes longest.
+LONGEST = "course-main"
 # On a real API server, which is built once; a stage of its own, since that takes minutes.
 KUBE = "tests/unit/kube"
 
@@ -50,21 +53,36 @@ class Stage:
     environment: str = ""  # a name for tests/tools/venv.sh; none for the system's own python3
     after: t.Tuple[str, ...] = ()  # starts when these ended, in whatever way, or are not part of this run
     needs: t.Tuple[str, ...] = ()  # does not start when one of these failed
-    background: bool = False  # takes no place among the jobs and runs at the lowest priority
+    background: bool = False  # takes no place among the jobs
     nodes: t.Tuple[str, ...] = ()  # machines of the lab that it takes for itself; stages that share one follow each other
     clean_up: bool = False  # not a stage of its own: run at the end of any run that had a stage of this group
+    limit_s: float = 2700.0  # longer than this it hangs: several times what it takes, also beside other work
+
+    @property
+    def niceness(self) -> int:
+        """
+        How far the stage steps back for others, as nice(1) counts. The two chains that end last go first: the stage that takes longest, and
+        the scenarios, which follow each other. Everything else fills what these leave, also what is built in the background: at a lower
+        priority still it got nothing beside three stages that are never idle, and a scenario waited for it.
+        """
+        return 0 if self.group == "molecule" or self.name == LONGEST else 5
 
 
 class UnknownStage(Exception):
     """Somebody asked for a stage or a group there is none of."""
 
 
-def _existing(paths: t.Iterable[str]) -> t.List[str]:
-    return [path for path in paths if (ROOT / path).exists()]
+# What a run keeps of its slowest tests is read from this (tests/tools/times.py).
+DURATIONS = "--durations=60 --durations-min=0.5"
 
 
 def _pytest(arguments: str) -> str:
-    return '"$VENV/bin/python" -m pytest -q --durations=5 -p no:cacheprovider {0}'.format(arguments)
+    return '"$VENV/bin/python" -m pytest -q {0} -p no:cacheprovider {1}'.format(DURATIONS, arguments)
+
+
+def _without(marks: str, *left_out: str) -> str:
+    """The arguments for all unit tests with these marks but for some directories."""
+    return " ".join(filter(None, (marks, TESTS, *("--ignore=" + path for path in left_out))))
 
 
 def _lint() -> t.List[Stage]:
@@ -78,28 +96,43 @@ def _lint() -> t.List[Stage]:
 
 
 def _unit() -> t.List[Stage]:
-    rest = " ".join("--ignore={0}".format(path) for path in ONCE)
-    node = " ".join(_existing(NODE_TESTS))
-    simulator = " ".join(_existing([SIMULATOR_TESTS]))
     courses = {
         "main": "{0} --ignore={1}".format(COURSES, MATRIX),
         "core218": " ".join((ONE_COURSE, MATRIX, RESUME, IN_VAIN, PARKED)),
-        "newest": " ".join((ONE_COURSE, MATRIX, PARKED)),
+        "newest": "-m cores " + COURSES,
     }
-    stages = [Stage("course-" + name, "unit", _pytest(courses[name]), name) for name in CONTROLLERS if (ROOT / COURSES).is_dir()]
-    for name in CONTROLLERS:
-        others = "" if name == "main" else " " + rest
-        stages.append(Stage("unit-" + name, "unit", _pytest("tests/unit --ignore={0} --ignore={1}{2}".format(COURSES, KUBE, others)), name))
-    stages.append(Stage("unit-py38", "unit", _pytest("{0} {1}".format(node, simulator)), "py38"))
-    stages.append(Stage("unit-pynewest", "unit", _pytest(node), "pynewest"))
+    stages = [
+        Stage("course-" + name, "unit", _pytest(courses[name]), name, limit_s=ONCE_S if "course-" + name == LONGEST else Stage.limit_s)
+        for name in CONTROLLERS
+        if (ROOT / COURSES).is_dir()
+    ]
+    stages.append(Stage("unit-main", "unit", _pytest(_without("", COURSES, KUBE)), "main"))
+    for name in CONTROLLERS[1:]:
+        stages.append(Stage("unit-" + name, "unit", _pytest(_without("-m cores", COURSES, KUBE, SCENARIOS)), name))
+    stages.append(Stage("unit-py38", "unit", _pytest(_without("-m pythons", COURSES, KUBE, SCENARIOS)), "py38"))
+    # The simulator runs in the lab's machines, whose Python is between the oldest and the one of the main environment.
+    stages.append(Stage("unit-pynewest", "unit", _pytest(_without("-m pythons", COURSES, KUBE, SCENARIOS, SIMULATOR_TESTS)), "pynewest"))
     if (ROOT / KUBE).is_dir():
-        stages.append(Stage("apiserver", "unit", "python3 -m tests.lab apiserver", "main", background=True))
+        stages.append(Stage("apiserver", "unit", "python3 -m tests.lab apiserver", "main", background=True, limit_s=ONCE_S))
         stages.append(Stage("unit-kube", "unit", _pytest(KUBE), "main", after=("apiserver",), needs=("apiserver",)))
     return stages
 
 
+# The newest ansible-core has every rule of those before it, and looks at everything. It knows Python 3.8 no more, which nodes may have; and each
+# core reads documentation and arguments by its own schema.
+SANITY = {
+    "newest": ("",),
+    "main": ("--test compile --test import --python 3.8", "--test ansible-doc --test validate-modules"),
+}
+
+
 def _sanity() -> t.List[Stage]:
-    return [Stage("sanity-" + name, "sanity", "python3 -m tests.tools.sanity {0}".format(name), name) for name in ("main", "newest")]
+    """ansible-test on every ansible-core that judges something that the newest does not."""
+    stages = []
+    for name, parts in SANITY.items():
+        script = "\n".join("python3 -m tests.tools.sanity {0} {1}".format(name, part).rstrip() for part in parts)
+        stages.append(Stage("sanity-" + name, "sanity", script, name))
+    return stages
 
 
 def scenario_nodes(text: str) -> t.Tuple[str, ...]:
@@ -121,22 +154,21 @@ def _molecule() -> t.List[Stage]:
     stages = []
     before: t.Tuple[str, ...] = ()
     if (ROOT / "tests" / "lab" / "__main__.py").exists():
-        # Each (driver, kernel) once per cache. That takes minutes, so it begins before everything else.
-        stages.append(Stage("drivers", "molecule", "python3 -m tests.lab drivers --inventory molecule/inventory", "main", background=True))
+        # Each (driver, kernel) once per cache. Where there is none yet that takes longer than anything, and all scenarios wait for it.
+        stages.append(Stage("drivers", "molecule", "python3 -m tests.lab drivers --inventory molecule/inventory", "main", limit_s=ONCE_S))
         before = ("drivers",)
     # The one that looks at all machines as they were made comes first: it takes all of them for itself.
     scenarios = sorted((path.parent for path in (ROOT / "molecule").glob("*/molecule.yml")), key=lambda path: (path.name != "default", path.name))
     if not scenarios:
         return stages
-    # Machines of an earlier run that was killed are gone before new ones are made. The other stages end first: they would
-    # only make the machines slow, and they fail sooner.
-    first = tuple(stage.name for stage in _lint() + _unit() + _sanity())
+    # Machines of an earlier run that was killed are gone before new ones are made.
     create = "molecule destroy -s default\nmolecule create -s default\nmolecule prepare -s default"
-    stages.append(Stage("molecule-create", "molecule", create, "main", after=before + first, needs=before))
+    stages.append(Stage("molecule-create", "molecule", create, "main", after=before, needs=before))
     for scenario in scenarios:
         text = (scenario / "molecule.yml").read_text(encoding="utf-8")
         nodes, needs = scenario_nodes(text), ("molecule-create", *scenario_needs(text))
         script = "molecule verify -s default" if scenario.name == "default" else "molecule test -s {0} --destroy=never".format(scenario.name)
+        script = "export PYTEST_ADDOPTS='{0}'\n{1}".format(DURATIONS, script)
         stages.append(Stage("molecule-" + scenario.name, "molecule", script, "main", after=needs, needs=needs, nodes=nodes))
     # The main job itself, on the machines of inventories/lab, once these were looked at. It takes longest, and so begins before the others.
     script = "python3 -m tests.lab demo"
@@ -148,10 +180,10 @@ def _molecule() -> t.List[Stage]:
 
 
 def all_stages() -> t.List[Stage]:
-    """Every stage, in the order in which they are started: the long ones early."""
-    order = {"drivers": 0, "sanity": 1, "unit": 2, "lint": 3, "molecule": 4}
+    """Every stage, in the order in which they are started: the longest, then the machines, which follow each other; short ones fill the end."""
+    order = {"molecule": 2, "sanity": 3, "unit": 4, "lint": 5}
     stages = _molecule() + _sanity() + _unit() + _lint()
-    return sorted(stages, key=lambda stage: order["drivers" if stage.background else stage.group])
+    return sorted(stages, key=lambda stage: 0 if stage.background else 1 if stage.name in ("drivers", LONGEST) else order[stage.group])
 
 
 def choose(stages: t.Sequence[Stage], wanted: t.Sequence[str]) -> t.List[Stage]:
@@ -198,8 +230,10 @@ def command_line(stage: Stage) -> t.List[str]:
         script += 'VENV=$(tests/tools/venv.sh {0})\nexport VENV PATH="$VENV/bin:$PATH" NO_COLOR=1 MOLECULE_GLOB="molecule/*/molecule.yml"\n'.format(
             stage.environment
         )
+    # Where the kernel groups processes by their session, nice(1) orders those of one group only, and this the groups (sched(7)).
+    first = "{{ echo {0} > /proc/self/autogroup; }} 2>/dev/null || true\n".format(stage.niceness) if stage.niceness else ""
     # Not exec: a script may be several commands.
-    command = [SHELL, "-c", script + stage.script]
-    if stage.background:
-        command = ["nice", "-n", "19", *command]
+    command = [SHELL, "-c", first + script + stage.script]
+    if stage.niceness:
+        command = ["nice", "-n", str(stage.niceness), *command]
     return command

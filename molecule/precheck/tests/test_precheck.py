@@ -87,8 +87,10 @@ def test_every_node_is_in_the_report_and_the_bad_ones_fail(first):
 
 def test_at_most_three_tasks_were_started_on_each_node(first):
     assert {GOOD, BARE, GONE} <= set(first.started)
-    assert {name: len(first.started[name]) for name in (GOOD, BARE, GONE)}[GOOD] <= TASKS
-    assert max(len(tasks) for tasks in first.started.values()) == TASKS
+    # The look at the variables is asked once for all nodes, on the first of them.
+    started = {name: [task for task in tasks if task != "Refuse variables that nobody would read"] for name, tasks in first.started.items()}
+    assert sum(len(tasks) for tasks in first.started.values()) - sum(len(tasks) for tasks in started.values()) == 1
+    assert max(len(tasks) for tasks in started.values()) == TASKS
 
 
 def test_the_run_ends_with_a_table_and_the_reports_are_whole(first):
@@ -157,7 +159,9 @@ def test_each_node_is_compared_with_its_own_baseline_where_one_is_kept(tmp_path,
     assert {name: node["compared"] for name, node in run.report["nodes"].items()} == {GOOD: True, BARE: False}
     assert run.nodes[GOOD][0] == "pass"
     (kept / (GOOD + ".json")).write_text('{"schema": "gpufleet.baseline/1",\n "node": }')
-    broken = Looked(tmp_path, limit=GOOD, precheck_baseline_dir=str(kept))
+    # A directory of its own: the report of more nodes stays as it is.
+    (tmp_path / "broken").mkdir()
+    broken = Looked(tmp_path / "broken", limit=GOOD, precheck_baseline_dir=str(kept))
     assert (broken.outcome.rc, broken.nodes[GOOD]) == (2, ("unknown", "failed"))
     assert str(kept / (GOOD + ".json")) in broken.outcome.why(GOOD)
 

@@ -91,8 +91,8 @@ def test_an_unset_version_is_refused(host, artifacts):
 @pytest.mark.parametrize("directory", ["/boot", "/var/cache/apt/archives"])
 def test_a_file_system_without_room_is_refused(host, artifacts, directory):
     """The directory's content on a small file system of its own, so that too little is free on it and nowhere else."""
-    small = "/run/small"
-    host.run_expect([0], "mkdir -p %s && mount -t tmpfs -o size=300m small %s" % (small, small))
+    small, used = "/run/small", int(host.check_output("du -sm %s" % directory).split()[0])
+    host.run_expect([0], "mkdir -p %s && mount -t tmpfs -o size=%dm small %s" % (small, used + 20, small))
     host.run_expect([0], "cp -a %s/. %s && mount --bind %s %s && umount %s" % (directory, small, small, directory, small))
     try:
         with untouched(host):

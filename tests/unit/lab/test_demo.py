@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import copy
 import io
+import json
 import sqlite3
+from unittest import mock
 
 import pytest
 
@@ -155,3 +157,28 @@ def test_the_table_holds_every_node_and_its_reason():
         "gpu-r2-1  rolled_back  535.216.03  535.261.03  3",
         "gpu-r2-1: GPU is gone",
     ]
+
+
+LOG = """TASK [Write the report]
+[WARNING]: The report of rollout r1 cannot be made: KeyError: 'x'. The rollout
+goes on without it.
+ok: [localhost]
+[DEPRECATION WARNING]: something of Ansible's own
+"""
+
+
+def test_a_warning_in_the_log_is_none_of_what_is_expected():
+    assert demo.warned(LOG) == ["Ansible warned: The report of rollout r1 cannot be made: KeyError: 'x'. The rollout"]
+    assert demo.warned(LOG.replace("[WARNING]: The report", "ok: the report")) == []
+    assert demo.warned(LOG * 9) == demo.warned(LOG), "the same is told once"
+
+
+@pytest.mark.parametrize("log, status", [("", 0), (LOG, 1)])
+def test_a_warning_in_the_log_fails_the_demonstration(tmp_path, monkeypatch, capsys, log, status):
+    (tmp_path / "report.json").write_text(json.dumps(GOOD), encoding="utf-8")
+    (tmp_path / "ansible.log").write_text(log, encoding="utf-8")
+    monkeypatch.setattr(demo, "kept", lambda *where: {"snapshot": {"gpus": [{}] * 8}})
+    monkeypatch.setattr(demo, "names_the_gpu", lambda reason, gpu: True)
+    outcome = mock.Mock(rc=2)
+    assert demo.conclude(demo.Progress(io.StringIO()), outcome, tmp_path, tmp_path, NAMES) == status
+    assert ("NOT AS EXPECTED: Ansible warned: The report" in capsys.readouterr().out) == bool(status)

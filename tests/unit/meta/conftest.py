@@ -21,7 +21,7 @@ BIN = pathlib.Path(sys.executable).parent
 def run(command, **settings):
     """Run a command of this environment to its end; its failure is the test's, with all it said."""
     done = subprocess.run(
-        [str(BIN / command[0]), *command[1:]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=300, check=False, **settings
+        [str(BIN / command[0]), *command[1:]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=1800, check=False, **settings
     )
     assert done.returncode == 0, "{0} answered {1}:\n{2}\n{3}".format(" ".join(command), done.returncode, done.stdout, done.stderr)
     return done.stdout

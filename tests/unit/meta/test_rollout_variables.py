@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("ansible", reason="action plugins need Ansible")
 
-from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_plan
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _variables
 
 
 def read(collection_root, *paths):
@@ -21,4 +21,20 @@ def read(collection_root, *paths):
 def test_the_playbook_reads_what_it_lets_pass(collection_root):
     text = read(collection_root, "playbooks/upgrade.yml", "roles/gpu_node_upgrade/defaults/main.yml")
     used = set(re.findall(r"(?<![\w.])(rollout_\w+) \| default", text))
-    assert used == set(rollout_plan.VARIABLES)
+    assert used == set(_variables.ROLLOUT)
+
+
+def test_every_variable_of_the_playbooks_is_on_their_page(collection_root):
+    """The page itself is compared with the heads of the playbooks by `make lint`; this compares it with what they read."""
+    page = read(collection_root, "docs/reference/playbook-variables.md")
+    control = {"rollout_verb", "rollout_reason", "rollout_nodes", "rollout_limits", "rollout_user"}
+    missing = {name for name in set(_variables.ROLLOUT + _variables.PLAYBOOKS) | control | {"gpufleet_artifact_dir"} if "`%s`" % name not in page}
+    assert missing == set()
+
+
+def test_every_playbook_and_the_readme_name_the_page(collection_root):
+    page = "docs/reference/playbook-variables.md"
+    paths = sorted(path.relative_to(collection_root) for path in (collection_root / "playbooks").glob("*.yml"))
+    assert paths and [str(path) for path in paths if page not in read(collection_root, path)] == []
+    readme = read(collection_root, "README.md")
+    assert page in readme and [path.stem for path in paths if "gpufleet.lifecycle." + path.stem not in readme] == []

@@ -11,8 +11,8 @@ import pathlib
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_plan as action
 from ansible_collections.gpufleet.lifecycle.plugins.modules import rollout_plan
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _variables
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -24,7 +24,7 @@ ROWS = {
 
 
 def test_every_variable_has_a_row():
-    assert set(action.VARIABLES) - set(ROWS) == set()
+    assert set(_variables.ROLLOUT) - set(ROWS) == set()
 
 
 def test_every_limit_has_a_row():

@@ -14,6 +14,8 @@ pytest.importorskip("ansible.template", reason="the variables of a role are temp
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
+pytestmark = pytest.mark.cores
+
 FREE, BUSY, LOST = {"value": [], "rc": 0}, {"value": [{"pid": 4711}], "rc": 0}, {"value": None, "rc": 15}
 SERVICE = {"pid": 7, "comm": "nvidia-persiste", "unit": "nvidia-persistenced.service"}
 OTHER = {"pid": 4712, "comm": "python3", "unit": None}

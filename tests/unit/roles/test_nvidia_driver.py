@@ -16,6 +16,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver_package
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import repositories
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles.role_variables import ROOT, Role
 
+pytestmark = pytest.mark.cores
+
 
 def images(*names):
     return {"stdout_lines": ["/boot/" + name for name in names]}

@@ -19,6 +19,8 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._dri
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import stub_packages as stubs
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles.role_variables import ROOT, Role
 
+pytestmark = pytest.mark.cores
+
 CUDA = "https://developer.download.nvidia.com/compute/cuda/repos/"
 FACTS = {
     "debian 12": ("Debian", "12.11", "bookworm"), "debian 13": ("Debian", "13.1", "trixie"),

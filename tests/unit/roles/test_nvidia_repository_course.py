@@ -118,6 +118,7 @@ def cuda(mirror, signer, **more):
                 nvidia_repository_cuda_components=False, **more)
 
 
+@pytest.mark.cores
 def test_a_mirror_in_files_on_an_empty_debian(base, mirror, signers):
     """Foreseen, done, nothing left to do; and what was there under its name before, and the old key, have gone."""
     new, old = signers
@@ -144,6 +145,7 @@ def test_a_mirror_in_files_on_an_empty_debian(base, mirror, signers):
     assert node.files() == after
 
 
+@pytest.mark.cores
 def test_another_key_than_the_expected_is_refused_and_nothing_is_left(base, mirror, signers):
     node = Node(base, "debian")
     before = node.files()
@@ -175,6 +177,7 @@ def test_other_files_for_the_same_repository(base, mirror, signers):
     assert sorted(path.name for path in other.parent.iterdir()) == [other.name + ".disabled", "gpufleet-nvidia.sources"]
 
 
+@pytest.mark.cores
 def test_a_mirror_in_files_on_an_empty_rocky(base, signers):
     """With the index signed too; what the driver needs beside it is named when nobody offers it."""
     node = Node(base, "rocky")

@@ -23,7 +23,8 @@ def strict(words, ident, word, **more):
 
 def refused(symbol, *idents, **more):
     """A call that the first look at GPU 1 is not allowed: what it would tell is not known."""
-    return scenario("%s is refused" % symbol, "inject error %s 4 --gpu 1" % symbol, {}, dict.fromkeys(idents, REFUSED), first_look=True, **more)
+    unknown = dict(dict.fromkeys(idents, REFUSED), **({"gpu.hardware": "cannot be read"} if "gpu.hardware" in idents else {}))
+    return scenario("%s is refused" % symbol, "inject error %s 4 --gpu 1" % symbol, {}, unknown, first_look=True, **more)
 
 
 NO_GPU = {"gpu.present": red("NVML shows no GPU", *BOTH)}
@@ -42,6 +43,16 @@ SCENARIOS = (
              {"gpu.on_bus": "0000:43:00.0", "gpu.present": red("missing", *BOTH)}, {"gpu.handle": red(REFUSED, "gpu index 0", "gpu index 1")}),
     scenario("GPUs cannot be counted", "inject error nvmlDeviceGetCount_v2 4", dict(NO_GPU, **{"nvml.answers": REFUSED}),
              {"gpu.count": "not counted", "gpu.on_bus": "2 GPUs"}),
+    # Without a baseline: what boards of this name have, and what the user says that the node has.
+    scenario("ECC is off on all GPUs that are looked at first", ("inject ecc-off --gpu 0", "inject ecc-off --gpu 1"),
+             {"gpu.hardware": red("ECC is off, expected on", *BOTH)}, first_look=True),
+    scenario("a GPU is not there at the first look", "inject gpu-missing --gpu 1", {"node.hardware": "has 1 GPUs; expected 2"}, first_look=True,
+             expect={"hardware": {"gpus": 2}}),
+    scenario("GPUs cannot be counted at the first look", "inject error nvmlDeviceGetCount_v2 4", {"nvml.answers": REFUSED},
+             {"gpu.count": "not counted", "gpu.on_bus": "2 GPUs", "node.hardware": "not counted"}, first_look=True),
+    # And with one: what the user says counts for more.
+    scenario("the node has other GPUs than it should", "list", {"gpu.hardware": red("its model is NVIDIA H100 80GB HBM3, expected NVIDIA H200", *BOTH)},
+             expect={"hardware": {"model": "NVIDIA H200"}}),
     scenario("a GPU does not tell its UUID", "inject error nvmlDeviceGetUUID 4 --gpu 1", {}, {"gpu.present": red("UUID", "pci1")}, first_look=True),
     scenario("a GPU does not tell where it is", "inject error nvmlDeviceGetPciInfo_v3 4 --gpu 1", {}, {
         "gpu.on_bus": "0000:43:00.0", "gpu.present": "PCI address", "gpu.pci_device": REFUSED, "gpu.pci_subsystem": REFUSED,
@@ -85,13 +96,13 @@ SCENARIOS = (
     refused("field.230", "gpu.recovery_action"),
     refused("nvmlDeviceGetTotalEccErrors", "gpu.ecc_volatile", "gpu.ecc_volatile_corrected", "gpu.ecc_aggregate"),
     refused("nvmlDeviceGetSramEccErrorStatus", "gpu.sram_threshold"),
-    refused("nvmlDeviceGetEccMode", "gpu.ecc_pending", "gpu.ecc_mode"),
+    refused("nvmlDeviceGetEccMode", "gpu.hardware", "gpu.ecc_pending", "gpu.ecc_mode"),
     refused("nvmlDeviceGetRemappedRows", "gpu.remap_failure", "gpu.remap_pending", "gpu.remap_uncorrectable"),
     refused("nvmlDeviceGetRowRemapperHistogram", "gpu.bank_availability"),
     refused("nvmlDeviceGetRepairStatus", "gpu.repair_pending"),
     refused("nvmlDeviceGetRetiredPagesPendingStatus", "gpu.retired_pages_pending", model="v100-sxm"),
     refused("field.30", "gpu.retired_pages", model="v100-sxm"),
-    refused("nvmlDeviceGetMemoryInfo_v2", "gpu.memory_total", "gpu.memory_reserved", "gpu.memory_used"),
+    refused("nvmlDeviceGetMemoryInfo_v2", "gpu.hardware", "gpu.memory_total", "gpu.memory_reserved", "gpu.memory_used"),
     refused("nvmlDeviceGetBAR1MemoryInfo", "gpu.bar1_total"),
     scenario("a reader that is not root", "inject unprivileged", {"gpu.sram_threshold": red(REFUSED, *BOTH)}),
     # ---- clocks, heat, power ----
@@ -135,9 +146,9 @@ SCENARIOS = (
     fault("set fabric_clique 9", {"gpu.fabric_clique": "clique 9"}),
     refused("nvmlDeviceGetCurrPcieLinkGeneration", "gpu.pcie_generation"),
     refused("nvmlDeviceGetMaxPcieLinkGeneration", "gpu.pcie_generation_max"),
-    refused("nvmlDeviceGetCurrPcieLinkWidth", "gpu.pcie_width"),
+    refused("nvmlDeviceGetCurrPcieLinkWidth", "gpu.hardware", "gpu.pcie_width"),
     refused("nvmlDeviceGetPcieReplayCounter", "gpu.pcie_replay"),
-    refused("nvmlDeviceGetNvLinkState", "gpu.nvlink", "gpu.nvlink_remote", "gpu.nvlink_recovery", "gpu.nvlink_errors"),
+    refused("nvmlDeviceGetNvLinkState", "gpu.hardware", "gpu.nvlink", "gpu.nvlink_remote", "gpu.nvlink_recovery", "gpu.nvlink_errors"),
     refused("nvmlDeviceGetP2PStatus", "gpu.p2p"),
     refused("nvmlDeviceGetGpuFabricInfoV", "gpu.fabric", "gpu.fabric_clique"),
     # ---- modes and processes ----

@@ -40,7 +40,7 @@ DRIVER, OLDER, NEWER = "580.95.05", "570.172.08", "590.48.01"
 NODE, NOW, NCCL = "node-1", "2026-03-01T12:00:00Z", [350.0, 351.0, 349.5, 350.5, 350.2]
 DATA = pathlib.Path(_health.__file__).resolve().parents[2] / "plugin_utils" / "_data"
 POLICY = json.loads((DATA / "health_policy.json").read_text())
-TABLES = {name: json.loads((DATA / (name + ".json")).read_text()) for name in ("xid", "sxid")}
+TABLES = {name: json.loads((DATA / (name + ".json")).read_text()) for name in ("boards", "xid", "sxid")}
 LIBRARIES = "usr/lib/x86_64-linux-gnu/nvidia/current"
 # What systemd says of the units that run on such a node: LoadState, ActiveState, SubState, Result, UnitFileState.
 RUNS = ("loaded", "active", "running", "success", "enabled")

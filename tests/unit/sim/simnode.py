@@ -5,17 +5,21 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import json
 import lzma
 import os
 import pathlib
+import select
 import shutil
 import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
 
@@ -23,6 +27,8 @@ SIM = pathlib.Path(__file__).resolve().parents[2] / "sim"
 RELEASE = "6.1.0-50-amd64"
 OLD, NEW = "535.216.03", "535.261.03"
 FILES = {"nvidia": "nvidia-current", "nvidia_modeset": "nvidia-current-modeset", "nvidia_drm": "nvidia-current-drm", "nvidia_uvm": "nvidia-current-uvm"}
+
+LIMIT_S = 600
 
 PRELUDE = """
 import ctypes, json
@@ -54,6 +60,26 @@ def field(number, index=0, scope=0):
 """
 
 
+def wait_for(condition, seconds=LIMIT_S):
+    """Wait until it is so, which takes a moment."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it never happened"
+        time.sleep(0.02)
+
+
+def signals(pid, kind):
+    """Signals of a process, as the kernel counts them in /proc/PID/status: SigBlk, those it holds back, or ShdPnd, those that wait for it."""
+    with open("/proc/%d/status" % pid, encoding="ascii") as stream:
+        mask = int(next(line.split()[1] for line in stream if line.startswith(kind + ":")), 16)
+    return {number for number in range(1, 65) if mask >> number - 1 & 1}
+
+
+def wait_for_a_hang(pid):
+    """Wait until a process is in a call that never ends: only there it holds all signals back that it can."""
+    wait_for(lambda: {signal.SIGINT, signal.SIGTERM, signal.SIGHUP} <= signals(pid, "SigBlk"))
+
+
 def built():
     """The simulator's compiled parts, compiled once for each state of their sources."""
     sources = hashlib.sha256()
@@ -63,7 +89,7 @@ def built():
     if not place.is_dir():
         place.parent.mkdir(parents=True, exist_ok=True)
         fresh = tempfile.mkdtemp(dir=str(place.parent))
-        subprocess.run([str(SIM / "build.sh"), fresh], check=True, timeout=300)
+        subprocess.run([str(SIM / "build.sh"), fresh], check=True, timeout=LIMIT_S)
         try:
             os.rename(fresh, str(place))
         except OSError:
@@ -87,6 +113,44 @@ def module_image(version, release, licence="NVIDIA", name="nvidia"):
     table += section.pack(10, 3, 0, 0, names_at, len(names), 0, 0, 1, 0)
     body = header + info + names
     return body + bytes(headers_at - len(body)) + table
+
+
+class Server:
+    """The process that runs commands and programs for the tests (server.py); it is started when it is first asked."""
+
+    def __init__(self):
+        self.process = None
+        self.one_at_a_time = threading.Lock()
+
+    def start(self):
+        command = [sys.executable, str(pathlib.Path(__file__).with_name("server.py")), str(SIM)]
+        # A session of its own: whoever gives up waiting ends all that it has started.
+        environment = dict(os.environ, PYTHONPYCACHEPREFIX=str(wheels.cache() / "pycache"))
+        self.process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, universal_newlines=True,
+                                        start_new_session=True)
+
+    def close(self):
+        if self.process is not None:
+            self.process.kill()
+            self.process.communicate()
+            self.process = None
+
+    def run(self, words, environment, **request):
+        """Run it to its end. It does what no test waits for, so nothing but a mistake takes as long as LIMIT_S."""
+        with self.one_at_a_time, tempfile.NamedTemporaryFile("r", encoding="utf-8") as out, tempfile.NamedTemporaryFile("r", encoding="utf-8") as err:
+            if self.process is None or self.process.poll() is not None:
+                self.start()
+            request.update(environment=environment, stdout=out.name, stderr=err.name)
+            self.process.stdin.write(json.dumps(request) + "\n")
+            self.process.stdin.flush()
+            if not select.select([self.process.stdout], [], [], LIMIT_S)[0]:
+                self.close()
+                raise subprocess.TimeoutExpired(words, LIMIT_S, out.read(), err.read())
+            return subprocess.CompletedProcess(words, int(self.process.stdout.readline()), out.read(), err.read())
+
+
+SERVER = Server()
+atexit.register(SERVER.close)
 
 
 class Node:
@@ -169,13 +233,14 @@ class Node:
     @property
     def environment(self):
         result = {key: text for key, text in os.environ.items() if not key.startswith(("GPUSIM_", "PYTHON", "LD_"))}
-        result.update(GPUSIM_ROOT=str(self.root), LD_LIBRARY_PATH=str(self.root / "usr/local/lib"), LC_ALL="C")
+        # What Python compiled is kept for the next process, and not beside the sources.
+        result.update(GPUSIM_ROOT=str(self.root), LD_LIBRARY_PATH=str(self.root / "usr/local/lib"), LC_ALL="C",
+                      PYTHONPYCACHEPREFIX=str(wheels.cache() / "pycache"))
         return result
 
-    def tool(self, name, *arguments, check=True, timeout=60):
+    def tool(self, name, *arguments, check=True):
         self.prepare()
-        done = subprocess.run([sys.executable, "-B", str(SIM / "main.py"), name] + list(arguments), env=self.environment, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=timeout, check=False)
+        done = SERVER.run([name, *arguments], self.environment, name=name, arguments=list(arguments))
         assert not check or done.returncode == 0, done.stdout + done.stderr
         return done
 
@@ -186,26 +251,24 @@ class Node:
         """Arguments and environment of a process that has run the prelude and initialized NVML."""
         environment = self.environment
         environment["PYTHONPATH"] = str(wheels.path(wheel))
-        environment["PYTHONDONTWRITEBYTECODE"] = "1"
         return [sys.executable, "-c", PRELUDE + code], environment
 
-    def python(self, code, wheel=wheels.VERSIONS[-1], timeout=60):
-        command, environment = self.client(code, wheel)
-        done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              universal_newlines=True, timeout=timeout, check=False)
+    def python(self, code, wheel=wheels.VERSIONS[-1]):
+        done = SERVER.run(["python3", "-c", code], self.environment, code=PRELUDE + code, binding=str(wheels.path(wheel)),
+                          library=str(self.root / "usr/local/lib/libnvidia-ml.so.1"))
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
-    def ask(self, expression, wheel=wheels.VERSIONS[-1], timeout=60):
+    def ask(self, expression, wheel=wheels.VERSIONS[-1]):
         """The value of an expression after nvmlInit()."""
-        return self.python("n.nvmlInit()\nprint(json.dumps(%s))" % expression, wheel, timeout)
+        return self.python("n.nvmlInit()\nprint(json.dumps(%s))" % expression, wheel)
 
     def init_rc(self, wheel=wheels.VERSIONS[-1]):
         return self.python("print(json.dumps(rc(n.nvmlInit)))", wheel)
 
     def persistenced(self, *arguments):
         done = subprocess.run([str(self.build / "nvidia-persistenced")] + list(arguments), env=self.environment, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=30, check=False)
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=LIMIT_S, check=False)
         if done.returncode == 0 and self.pid_file.exists():
             self.started.append(int(self.pid_file.read_text()))
         return done

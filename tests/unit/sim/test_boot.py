@@ -5,9 +5,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
+
+pytestmark = pytest.mark.pythons
 
 OLD, RELEASE = simnode.OLD, simnode.RELEASE
 GRUB = """
@@ -165,3 +170,14 @@ def test_a_node_that_nobody_described(node):
     done = node.sim("boot", check=False)
     assert done.returncode == 2
     assert "run gpusim init" in done.stderr
+
+
+def test_a_description_that_was_written_anew_is_read_anew(node):
+    """One process looks at it for every value, and reads the file again only when it is another one."""
+    node.prepare()
+    script = ("import pathlib, sys\nsys.path.insert(0, sys.argv[1])\nfrom gpusim import state\nfile = pathlib.Path(state.path(state.NODE))\n"
+              "text = file.read_text()\nprint(state.gpu_count())\n"
+              "state.write_text(state.NODE, text.replace('gpus = 8', 'gpus = 2'))\nprint(state.gpu_count())\n"
+              "file.unlink()\nprint(state.gpu_count())\n")
+    done = subprocess.run([sys.executable, "-c", script, str(simnode.SIM)], env=node.environment, stdout=subprocess.PIPE, universal_newlines=True, check=True)
+    assert done.stdout.split() == ["8", "2", "0"]

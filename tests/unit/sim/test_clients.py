@@ -13,6 +13,8 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
+# Runs on main only: programs of others ask the simulated library; the simulator's own Python takes no part.
+
 
 @pytest.fixture(scope="module")
 def clients():
@@ -24,7 +26,7 @@ def clients():
 def run(node, *command):
     environment = dict(node.environment, COLUMNS="120", LINES="60", TERM="dumb")
     return subprocess.run([str(part) for part in command], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          universal_newlines=True, timeout=120, check=False)
+                          universal_newlines=True, timeout=simnode.LIMIT_S, check=False)
 
 
 def test_nvitop(booted, clients):

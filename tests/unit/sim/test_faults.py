@@ -16,6 +16,8 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
+# Runs on main only: the library that answers is C; the commands are tried with every Python by test_scenarios.py, on the same path.
+
 OLD, NEW = simnode.OLD, simnode.NEW
 ECC = "value(n.nvmlDeviceGetTotalEccErrors, handle(1), 1, 0)"
 REMAP = "n.nvmlDeviceGetRemappedRows(handle(1))"
@@ -209,10 +211,13 @@ def test_a_late_answer(booted):
 import time
 n.nvmlInit()
 times = []
-for index in (1, 0):
-    start = time.monotonic()
-    n.nvmlDeviceGetTemperature(handle(index), 0)
-    times.append(time.monotonic() - start)
+for index, attempts in ((1, 1), (0, 100)):  # a busy machine keeps one call waiting, and not all of them
+    taken = []
+    for attempt in range(attempts):
+        start = time.monotonic()
+        n.nvmlDeviceGetTemperature(handle(index), 0)
+        taken.append(time.monotonic() - start)
+    times.append(min(taken))
 print(json.dumps(times))
 """)
     assert slow >= 1.5 > quick
@@ -224,13 +229,12 @@ def test_a_call_that_never_ends_can_only_be_killed(booted, symbol, gpu):
     command, environment = booted.client("print('ready', flush=True)\nn.nvmlInit()\nn.nvmlDeviceGetMemoryInfo(handle(1))\nprint('done', flush=True)\n")
     with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, universal_newlines=True) as process:
         assert process.stdout.readline() == "ready\n"
-        time.sleep(0.5)
+        simnode.wait_for_a_hang(process.pid)
         process.send_signal(signal.SIGTERM)
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(1)
+        assert signal.SIGTERM in simnode.signals(process.pid, "ShdPnd") and process.poll() is None, "nobody takes it"
         process.kill()
         assert process.stdout.read() == ""
-        assert process.wait(10) == -signal.SIGKILL
+        assert process.wait() == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("driver, expected", [("525.147.05", [0, 13, 13]), (OLD, [0, 0, 13]), ("570.172.08", [0, 0, 0])])

@@ -12,6 +12,8 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
+pytestmark = pytest.mark.pythons
+
 
 def install(root, cache):
     """As root, or as root of a user namespace: ldconfig enters the directory it works on."""
@@ -19,7 +21,7 @@ def install(root, cache):
     if os.geteuid() != 0:
         command = ["unshare", "--map-root-user"] + command
     return subprocess.run(command, env=dict(os.environ, GPUFLEET_CACHE=str(cache)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
-                          timeout=300, check=False)
+                          timeout=simnode.LIMIT_S, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +53,7 @@ def test_what_is_there(installed):
 def test_the_fabric_manager_is_of_the_drivers_version(installed):
     def run(*words):
         return subprocess.run([str(installed / "usr/local/bin/nv-fabricmanager")] + list(words), env=dict(os.environ, GPUSIM_ROOT=str(installed)),
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=30, check=False)
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=simnode.LIMIT_S, check=False)
 
     assert run("--version").returncode == 1, "no driver is installed"
     library = installed / "usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.535.216.03"

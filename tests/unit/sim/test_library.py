@@ -10,12 +10,13 @@ import os
 import re
 import signal
 import subprocess
-import time
 
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
 from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
+
+# Runs on main only: the library that answers is C; the commands are tried with every Python by test_boot.py and test_modules.py.
 
 OLD, NEW = simnode.OLD, simnode.NEW
 RAW = "lib = ctypes.CDLL('libnvidia-ml.so.1')\n"
@@ -340,19 +341,12 @@ def test_firmware_of_another_version_only(make_node):
 MODE = "n.nvmlDeviceGetPersistenceMode(handle())"
 
 
-def wait_for(condition, seconds=10):
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.05)
-    return condition()
-
-
 def test_persistence_mode_is_the_daemons(booted):
     assert booted.ask(MODE) == 0
     assert booted.persistenced("--verbose").returncode == 0
     assert booted.ask(MODE) == 1
     os.kill(int(booted.pid_file.read_text()), signal.SIGTERM)
-    assert wait_for(lambda: not booted.pid_file.exists())
+    simnode.wait_for(lambda: not booted.pid_file.exists())
     assert booted.ask(MODE) == 0
 
 
@@ -360,7 +354,7 @@ def test_a_killed_daemon_leaves_no_persistence_mode(booted):
     booted.persistenced()
     pid = int(booted.pid_file.read_text())
     os.kill(pid, signal.SIGKILL)
-    assert wait_for(lambda: booted.ask(MODE) == 0)
+    simnode.wait_for(lambda: booted.ask(MODE) == 0)
     assert booted.pid_file.exists()
 
 
@@ -385,7 +379,7 @@ def test_the_daemon_keeps_the_module(booted):
     refused = booted.tool("modprobe", "-r", "nvidia", check=False)
     assert (refused.returncode, refused.stderr) == (1, "modprobe: FATAL: Module nvidia is in use.\n")
     os.kill(int(booted.pid_file.read_text()), signal.SIGTERM)
-    assert wait_for(lambda: not booted.pid_file.exists())
+    simnode.wait_for(lambda: not booted.pid_file.exists())
     booted.tool("modprobe", "-r", "nvidia")
     assert booted.init_rc() == 9
 

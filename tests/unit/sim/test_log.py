@@ -11,6 +11,8 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import kernel_log, kmsg
 
+pytestmark = pytest.mark.pythons
+
 RECORD = re.compile(r"^(\d+),(\d+),(\d+),-;(.*)$")
 
 

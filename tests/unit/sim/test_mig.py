@@ -9,6 +9,8 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
 
+pytestmark = pytest.mark.pythons
+
 LAYOUT = """
 n.nvmlInit()
 gpu = handle(1)

@@ -16,13 +16,16 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
 from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
+pytestmark = pytest.mark.pythons
+
 NO_UUID = "GPU-00000000-0000-0000-0000-000000000000"
 
 
 def record(node, out, check=True):
-    environment = dict(node.environment, PYTHONPATH=str(wheels.path(wheels.VERSIONS[-1])), PYTHONDONTWRITEBYTECODE="1")
+    environment = dict(node.environment, PYTHONPATH=str(wheels.path(wheels.VERSIONS[-1])))
     return subprocess.run([sys.executable, "-m", "tests.sim.record", str(out)], env=environment, cwd=str(simnode.SIM.parents[1]),
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=120, check=check)
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=simnode.LIMIT_S,
+                          check=check)
 
 
 @pytest.fixture

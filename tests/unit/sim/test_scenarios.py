@@ -9,11 +9,12 @@ import json
 import os
 import signal
 import subprocess
-import time
 
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
+
+pytestmark = pytest.mark.pythons
 
 OLD, NEW = simnode.OLD, simnode.NEW
 DPKG = "Package: %s\nStatus: install ok installed\nVersion: 1\n"
@@ -175,21 +176,15 @@ def state_of(pid):
         return stream.read().rsplit(")", 1)[1].split()[0]
 
 
-def wait_for(condition, seconds=10):
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.05)
-    return condition()
-
-
 def test_a_call_that_hangs(installed):
     scenario(installed, "hang")
     command, environment = installed.client(CALL)
     with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, universal_newlines=True) as process:
         assert process.stdout.readline() == "ready\n"
-        time.sleep(0.5)
+        simnode.wait_for_a_hang(process.pid)
         process.kill()
-        assert process.wait(10) == -signal.SIGKILL
+        assert process.stdout.read() == ""
+        assert process.wait() == -signal.SIGKILL
 
 
 def freezer_is_there():
@@ -210,14 +205,14 @@ def test_a_call_that_nothing_ends(installed):
     try:
         with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, universal_newlines=True) as process:
             assert process.stdout.readline() == "ready\n"
-            assert wait_for(lambda: state_of(process.pid) == "D")
+            simnode.wait_for(lambda: state_of(process.pid) == "D")
             process.kill()
             with pytest.raises(subprocess.TimeoutExpired):
                 process.wait(1)
             assert state_of(process.pid) == "D"
             assert str(process.pid) in open(group + "/cgroup.procs").read().split()
             installed.sim("clear", "hang")
-            assert process.wait(10) == -signal.SIGKILL
+            assert process.wait() == -signal.SIGKILL
             assert process.stdout.read() == ""
     finally:
         installed.sim("clear")

@@ -45,7 +45,7 @@ def run(script, *arguments, machine, **variables):
     environment = dict({"PATH": str(machine / "bin"), "HOME": str(machine)}, **variables)
     return subprocess.run(
         ["/bin/bash", str(TOOLS / script), *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
-        check=False, timeout=60,
+        check=False, timeout=600,
     )
 
 
@@ -130,6 +130,14 @@ def test_the_newest_interpreter_is_the_one_with_the_highest_minor_version(machin
         command(place, "python3", "echo {0} {1}/python3".format(minor, place))
     done = run("venv.sh", "--interpreter", "newest", machine=machine, PYENV_ROOT=str(machine / "pyenv"))
     assert done.stdout.strip() == str(machine / "pyenv" / "versions" / "3.b" / "bin" / "python3")
+
+
+def test_the_systems_own_interpreters_come_before_those_on_the_path(machine):
+    command(machine / "bin", "python3.12", "echo 12 {0}/bin/python3.12".format(machine))
+    done = run("venv.sh", "--interpreters", machine=machine, PYENV_ROOT=str(machine / "none"))
+    places = [line.split(" ", 1)[1] for line in done.stdout.splitlines()]
+    own = [place.startswith("/usr/bin/") for place in places]
+    assert str(machine / "bin" / "python3.12") in places and own == sorted(own, reverse=True) and own[0]
 
 
 def test_a_shim_that_does_not_start_is_passed_over(machine):

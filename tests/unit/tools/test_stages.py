@@ -22,6 +22,12 @@ def test_every_environment_has_requirements():
     assert {name for name in wanted if not (ROOT / "tests" / "tools" / "requirements" / (name + ".txt")).exists()} == set()
 
 
+def test_one_sanity_stage_looks_at_everything_and_the_oldest_python_of_nodes_is_looked_at():
+    scripts = {stage.name: stage.script.splitlines() for stage in stages.all_stages() if stage.group == "sanity"}
+    assert "python3 -m tests.tools.sanity newest" in scripts["sanity-newest"]
+    assert any("--test compile --test import --python 3.8" in line for lines in scripts.values() for line in lines)
+
+
 def test_names_are_unique_and_references_exist():
     everything = stages.all_stages()
     names = [stage.name for stage in everything]
@@ -41,14 +47,20 @@ def test_every_script_is_good_bash(stage):
     assert done.returncode == 0, done.stderr
 
 
-def test_paths_that_node_tests_name_exist():
-    assert [path for path in (*stages.NODE_TESTS, stages.SIMULATOR_TESTS) if not (ROOT / path).exists()] == []
+def test_what_stages_name_exists():
+    assert [path for path in (stages.TESTS, stages.SCENARIOS, stages.SIMULATOR_TESTS, stages.COURSES) if not (ROOT / path).is_dir()] == []
     file, name = stages.ONE_COURSE.split("::")
     assert "def {0}(".format(name) in (ROOT / file).read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(("environment", "mark"), [("core218", "cores"), ("newest", "cores"), ("py38", "pythons"), ("pynewest", "pythons")])
+def test_each_environment_runs_what_can_differ_there(environment, mark):
+    script = {stage.name: stage.script for stage in stages.all_stages()}["unit-" + environment]
+    assert " -m {0} tests/unit ".format(mark) in script
+
+
 def test_the_scenarios_of_the_gate_run_exactly_once():
-    assert stages.SCENARIOS in stages.ONCE and (ROOT / stages.SCENARIOS).is_dir()
+    assert (ROOT / stages.SCENARIOS).is_dir()
     running = []
     for stage in stages.all_stages():
         paths = [word for word in stage.script.split() if word.startswith("tests/unit")]
@@ -60,7 +72,7 @@ def test_the_scenarios_of_the_gate_run_exactly_once():
 
 def test_the_default_of_make_is_help():
     done = subprocess.run(["make", "-s"], cwd=str(ROOT), stdout=subprocess.PIPE, universal_newlines=True, check=True, timeout=60)
-    for target in ("demo", "test", "lint", "unit", "search", "sanity", "molecule", "rehearse", "lab-up", "lab-down", "build", "clean"):
+    for target in ("demo", "test", "lint", "unit", "search", "mutants", "sanity", "molecule", "rehearse", "lab-up", "lab-down", "build", "clean"):
         assert "make {0} ".format(target) in done.stdout
 
 

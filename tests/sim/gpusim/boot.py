@@ -105,7 +105,7 @@ def _mounted(target: str) -> bool:
 
 
 def _mount(*arguments: str) -> None:
-    done = subprocess.run(["mount"] + list(arguments), stderr=subprocess.PIPE, universal_newlines=True, timeout=60, check=False)
+    done = subprocess.run(["mount"] + list(arguments), stderr=subprocess.PIPE, universal_newlines=True, timeout=600, check=False)
     if done.returncode != 0:
         print("gpusim: mount %s: %s" % (" ".join(arguments), done.stderr.strip()), file=sys.stderr)
 

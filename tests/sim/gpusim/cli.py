@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _status(_options) -> None:
-    description = state.read(state.NODE)
+    description = state.described()
     loaded = state.read(state.LOADED)
     name, gpu_name = description.get("node", "name", fallback="(none)"), description.get("gpu", "name", fallback="(no GPU)")
     print("simulated node %s: %d x %s" % (name, state.gpu_count(), gpu_name))

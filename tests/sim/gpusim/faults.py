@@ -153,7 +153,7 @@ def _xid(options) -> str:
 
 
 def _sxid(options) -> str:
-    node = state.read(state.NODE)
+    node = state.described()
     if not node.has_section("nvswitch 0"):
         raise state.SimError("this node has no NVSwitch that could report an SXid")
     address = state.sysfs_address(node["nvswitch 0"]["pci"])

@@ -78,7 +78,7 @@ def modinfo(file: str) -> dict[str, str]:
     if tool is None:
         raise ModuleError("modinfo is not installed: the simulator reads module files with it (package kmod)")
     done = subprocess.run([tool, state.path(file)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          universal_newlines=True, timeout=60, check=False)
+                          universal_newlines=True, timeout=600, check=False)
     if done.returncode != 0:
         raise ModuleError("could not insert '%s': Exec format error" % os.path.basename(file))
     fields: dict[str, str] = {}

@@ -20,6 +20,7 @@ RELEASE = "/run/gpusim/release"
 CALLS = "/run/gpusim/calls"
 SYS = "/run/gpusim/sys"
 PROC_DRIVER = "/run/gpusim/proc-driver"
+_descriptions: dict[str, tuple] = {}
 
 
 class SimError(Exception):
@@ -48,6 +49,19 @@ def read(name: str) -> configparser.ConfigParser:
         with open(path(name), encoding="utf-8") as stream:
             parser.read_file(stream)
     return parser
+
+
+def described() -> configparser.ConfigParser:
+    """The node's description, which is looked at for every value: read again only when the file is another one. Nobody changes the answer."""
+    target = path(NODE)
+    try:
+        about = os.stat(target)
+    except FileNotFoundError:
+        return ini()
+    mark = (about.st_ino, about.st_size, about.st_mtime_ns)
+    if _descriptions.get(target, (None,))[0] != mark:
+        _descriptions[target] = (mark, read(NODE))
+    return _descriptions[target][1]
 
 
 def write(name: str, parser: configparser.ConfigParser) -> None:
@@ -99,11 +113,11 @@ def release() -> str:
 
 
 def gpu_count() -> int:
-    return read(NODE).getint("node", "gpus", fallback=0)
+    return described().getint("node", "gpus", fallback=0)
 
 
 def gpu_value(gpu: int, key: str, fallback: str = "") -> str:
-    node = read(NODE)
+    node = described()
     return node.get("gpu %d" % gpu, key, fallback=node.get("gpu", key, fallback=fallback))
 
 

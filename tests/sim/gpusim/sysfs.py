@@ -40,7 +40,7 @@ def _generation_text(generation: str) -> str:
 
 
 def pci_devices() -> list[dict]:
-    node = state.read(state.NODE)
+    node = state.described()
     devices = []
     for index in range(node.getint("node", "gpus", fallback=0)):
         devices.append({

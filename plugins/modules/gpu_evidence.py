@@ -65,8 +65,8 @@ options:
   timeout_s:
     description:
       - The longest time in seconds to wait for NVML.
-      - Where NVML did not answer within it, the next tasks on that node wait for ten seconds only, for 15 minutes or until the driver is
-        loaded anew. A task that would wait longer than the first did waits for all of its time.
+      - After NVML did not answer in time, tasks on that node wait for it for at most 10 seconds. This ends after 15 minutes, when the driver is
+        loaded again, or for a task whose own O(timeout_s) is longer than the time that was waited.
     type: int
     default: 60
   binding_digest:

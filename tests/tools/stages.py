@@ -231,6 +231,7 @@ def command_line(stage: Stage) -> t.List[str]:
             stage.environment
         )
     # Where the kernel groups processes by their session, nice(1) orders those of one group only, and this the groups (sched(7)).
+    # A kernel without such groups, or a container with a read-only /proc, refuses it, and nice(1) alone does it there.
     first = "{{ echo {0} > /proc/self/autogroup; }} 2>/dev/null || true\n".format(stage.niceness) if stage.niceness else ""
     # Not exec: a script may be several commands.
     command = [SHELL, "-c", first + script + stage.script]

@@ -24,8 +24,10 @@ MAX_EVENTS = 1000
 # Of events that a verdict cannot tell apart the first ones are kept, after them the first of each burst, and always the last: it is the state now.
 MAX_ALIKE, MAX_BURSTS = 20, 100
 BURST_US = 60 * 1000 * 1000
-# Of a log with too many different events the last ones: nobody can judge all of it, and a person reads how it ended.
+# With more different events than that the log counts as incomplete; the last of the others are kept to show how it ends.
 LAST_EVENTS = 100
+# All events that are kept. Beyond it only the first and the last of those alike are: the answer has to fit into a task's result.
+MOST_EVENTS = 4 * MAX_EVENTS
 
 # The log's clock is not the one of CLOCK_MONOTONIC, which NTP slews, and runs away from it.
 DRIFT, DRIFT_US = 1.001, 60 * 1000 * 1000
@@ -299,6 +301,7 @@ class _Kept:
     def __init__(self):
         self.alike = {}
         self.number = 0
+        self.firsts = 0
         self.latest = collections.deque(maxlen=LAST_EVENTS)
         self.overflown = False
 
@@ -315,7 +318,9 @@ class _Kept:
         entry["seen"] += 1
         burst = event["monotonic_us"] - entry["before_us"] >= BURST_US
         entry["before_us"] = event["monotonic_us"]
-        if len(entry["first"]) < MAX_ALIKE or burst and len(entry["first"]) < MAX_BURSTS:
+        room = MAX_BURSTS if burst else MAX_ALIKE
+        if not entry["first"] or self.firsts < MOST_EVENTS and len(entry["first"]) < room:
+            self.firsts += 1
             entry["first"].append((self.number, event))
             entry["last"] = None
         else:

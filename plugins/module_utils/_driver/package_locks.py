@@ -19,7 +19,7 @@ import time
 from .lock import read_comm
 from .packages import refusal
 
-# apt-secure(8) and dpkg(1) name none of them; these are what apt and dpkg open (Debian's FAQ of apt, "Could not get lock"), and what rpm does.
+# No man page lists these files. They are the ones in apt's and dpkg's own "Could not get lock" messages, and the transaction lock of rpm.
 PATHS = {
     "apt": ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/cache/apt/archives/lock"),
     "dnf": ("/var/lib/rpm/.rpm.lock", "/usr/lib/sysimage/rpm/.rpm.lock"),

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import fnmatch
 
-from . import model, nodefacts, tables
+from . import codes, model, nodefacts, tables
 from .nodefacts import Checks
 
 SAY = "If the node is built so, say so in expect.hardware (gpu_health_expect)."
@@ -31,11 +31,16 @@ def said(ctx):
 
 def board_of(ctx, gpu):
     """The row of the table for the board of this name; None if it has none. TableError for a table that cannot be used."""
-    name = model.reading(gpu, "name").value
+    name = _name(gpu)
     for row in tables.boards(model.item(ctx.tables, "boards")):
-        if isinstance(name, str) and fnmatch.fnmatchcase(name, row["name"]):
+        if name is not None and fnmatch.fnmatchcase(name, row["name"]):
             return row
     return None
+
+
+def _name(gpu):
+    name = model.reading(gpu, "name").value
+    return name if isinstance(name, str) else None
 
 
 def boards(ctx):
@@ -80,6 +85,9 @@ def node(ctx):
                                "node.%s" % (switches, expected, "" if "nvswitches" in wanted else " " + SAY))
     if not wanted and ctx.baseline is not None:
         return checks.none("The hardware is compared with the baseline.", found)
+    if "gpus" not in wanted and ctx.baseline is None and any(_name(each) is None for each in model.gpus(ctx.snapshot)):
+        return checks.unknown(found, None, "What boards the node has cannot be read, so how many GPUs it should have is not known. Read the node again "
+                                           "as root, or say it in expect.hardware (gpu_health_expect).")
     if not set(wanted) & set(NODE_KEYS) and not counts:
         return checks.none("How many GPUs the node should have is not said (expect.hardware, gpu_health_expect), and cards like its come in any number.",
                            found)
@@ -102,17 +110,18 @@ def gpu(ctx, one):
     # An old slot is no fault; gpu.pcie_generation_max has a notice for it.
     expected.pop("pcie_generation", None)
     expected.update((key, wanted[key]) for key in GPU_KEYS if key in wanted)
-    if not expected:
-        if ctx.baseline is not None:
-            return checks.none("The hardware is compared with the baseline.")
+    if not expected and ctx.baseline is not None:
+        return checks.none("The hardware is compared with the baseline.")
+    unread = ["model"] if ctx.baseline is None and _name(one) is None else []
+    if not expected and not unread:
         return checks.notice(model.reading(one, "name").value, None, "What %s should have is not known: its model is not in this collection's table. "
                              "Say it in expect.hardware (gpu_health_expect)." % (model.named(one),))
-    found, wrong, unread = {}, [], []
+    found, wrong = {}, []
     for key in GPU_KEYS:
         if key in expected:
             found[key] = READERS[key](one)
             if found[key] is None:
-                unread.append(key)
+                unread += [key] if key not in unread else []
             elif not FITS[key](found[key], expected[key]) and not _partition(ctx, key, found[key], wanted):
                 wrong.append("%s is %s, expected %s" % (WORDS[key], _shown(found[key]), _shown(expected[key])))
     if wrong:
@@ -140,12 +149,12 @@ def _memory(one):
 
 def _ecc(one):
     mode = model.number(one, "ecc_mode_current")
-    return mode.value == ON if mode.known else False if mode.rc == 3 else None
+    return mode.value == ON if mode.known else False if mode.rc == codes.NOT_SUPPORTED else None
 
 
 def _links(one):
     links = model.reading(one, "nvlink_active")
-    return links.value.count(True) if links.known and isinstance(links.value, list) else 0 if links.rc == 3 else None
+    return links.value.count(True) if links.known and isinstance(links.value, list) else 0 if links.rc == codes.NOT_SUPPORTED else None
 
 
 def _number(key):
@@ -166,7 +175,7 @@ def _named(found, expected):
 
 WORDS = {"model": "its model", "memory_mib": "its memory in MiB", "ecc": "ECC", "nvlinks": "the number of active NVLinks",
          "pcie_generation": "the PCIe generation that its link can do", "pcie_width": "the number of its PCIe lanes"}
-READERS = {"model": lambda one: model.reading(one, "name").value, "memory_mib": _memory, "ecc": _ecc, "nvlinks": _links,
+READERS = {"model": _name, "memory_mib": _memory, "ecc": _ecc, "nvlinks": _links,
            "pcie_generation": _number("pcie_gen_max"), "pcie_width": _number("pcie_width_current")}
 FITS = {"model": _named, "memory_mib": _at_least, "ecc": _same, "nvlinks": _at_least, "pcie_generation": _at_least, "pcie_width": _at_least}
 

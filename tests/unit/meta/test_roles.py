@@ -130,3 +130,25 @@ def test_facts_are_read_from_ansible_facts(path):
     )
     found = set(re.findall(r"(?<![\w.'\"/-])ansible_[a-z_]+\b(?!\.)", text))
     assert sorted(found - set(allowed)) == []
+
+
+def health_tasks():
+    """(file, options) of every task of the collection that judges a node's health."""
+    found = []
+
+    def walk(path, entries):
+        for entry in entries:
+            for key in ("tasks", "pre_tasks", "post_tasks", "handlers", "block", "rescue", "always"):
+                walk(path, entry.get(key) or [])
+            if "gpufleet.lifecycle.gpu_health" in entry:
+                found.append((path, entry["gpufleet.lifecycle.gpu_health"]))
+
+    for path in sorted([*ROOT.glob("playbooks/*.yml"), *ROOT.glob("roles/*/tasks/*.yml")]):
+        walk(path, yaml.safe_load(path.read_text(encoding="utf-8")) or [])
+    return found
+
+
+def test_what_hardware_a_node_should_have_is_known_wherever_its_health_is_judged():
+    tasks = health_tasks()
+    assert {path.parent.name for path, dummy in tasks} == {"playbooks", "tasks"}
+    assert [str(path.relative_to(ROOT)) for path, options in tasks if "expect" not in options] == []

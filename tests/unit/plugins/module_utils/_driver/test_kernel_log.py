@@ -329,6 +329,19 @@ def test_of_what_comes_again_and_again_every_burst_is_kept(machine):
     assert begun == set(range(50)) and len(found["events"]) <= kernel_log.MAX_ALIKE + 50
 
 
+def test_bursts_of_very_many_kinds_are_bounded_and_of_each_kind_the_first_and_the_last_are_kept(machine):
+    kinds, bursts = 200, 60
+    machine.kmsg(record(0, FIRST), *[
+        record(1 + burst * kinds + kind, XID % ("1b", 1000 + kind), 1000 + 2 * burst * kernel_log.BURST_US + kind) for burst in range(bursts) for kind in range(kinds)])
+    found = machine.read(clock=lambda: 40000.0)
+    assert len(found["events"]) + sum(each["count"] for each in found["suppressed"]) == kinds * bursts and found["complete"] is True
+    assert kernel_log.MOST_EVENTS <= len(found["events"]) <= kernel_log.MOST_EVENTS + kinds
+    assert {event["xid"] for event in found["events"][:kinds]} == {event["xid"] for event in found["events"][-kinds:]} == set(range(1000, 1000 + kinds))
+    # What comes for the first time when there is no more room is kept all the same.
+    machine.kmsg(record(kinds * bursts + 1, XID % ("1b", 79), 39000 * 10 ** 6))
+    assert codes(machine.read(clock=lambda: 40000.0))[-1] == 79
+
+
 STATES = {0: "None", 1: "GPU Reset Required", 2: "Node Reboot Required"}
 
 

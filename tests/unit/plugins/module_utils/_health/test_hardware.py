@@ -104,6 +104,17 @@ def test_a_model_that_nobody_knows_is_told_and_what_is_said_counts():
     assert {check["status"] for check in checks("gpu.hardware", old=True)} == {"not_applicable"}
 
 
+@pytest.mark.parametrize("said, node, gpu", [
+    (None, "unknown", "unknown"), ({"ecc": True}, "unknown", "unknown"), ({"gpus": 8}, "pass", "unknown"), ({"gpus": 7}, "fail", "unknown"),
+    ({"model": "NVIDIA H100*"}, "unknown", "unknown"), ({"ecc": False}, "unknown", "fail"),
+    (dict(gpus=8, model="*", memory_mib=79000, ecc=True, nvlinks=18, pcie_generation=5, pcie_width=16), "pass", "unknown")])
+@pytest.mark.parametrize("name", [failed(999), dict(NOT_SUPPORTED), value(None), value(7)])
+def test_a_name_that_cannot_be_read_is_no_model_that_the_table_lacks(said, node, gpu, name):
+    assert {check["status"] for check in checks("node.hardware", said, name=name)} == {node}
+    assert {check["status"] for check in checks("gpu.hardware", said, name=name)} == {gpu}
+    assert {check["status"] for check in checks("gpu.hardware", old=True, name=name)} == {"not_applicable"}
+
+
 @pytest.mark.parametrize("table", [
     None, {}, {"schema": "gpufleet.board-table/1", "boards": []}, dict(TABLES["boards"], schema="x"),
     *(dict(TABLES["boards"], boards=[dict(TABLES["boards"]["boards"][0], **change)]) for change in (

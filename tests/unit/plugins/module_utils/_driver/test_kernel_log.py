@@ -332,7 +332,8 @@ def test_of_what_comes_again_and_again_every_burst_is_kept(machine):
 def test_bursts_of_very_many_kinds_are_bounded_and_of_each_kind_the_first_and_the_last_are_kept(machine):
     kinds, bursts = 200, 60
     machine.kmsg(record(0, FIRST), *[
-        record(1 + burst * kinds + kind, XID % ("1b", 1000 + kind), 1000 + 2 * burst * kernel_log.BURST_US + kind) for burst in range(bursts) for kind in range(kinds)])
+        record(1 + burst * kinds + kind, XID % ("1b", 1000 + kind), 1000 + 2 * burst * kernel_log.BURST_US + kind)
+        for burst in range(bursts) for kind in range(kinds)])
     found = machine.read(clock=lambda: 40000.0)
     assert len(found["events"]) + sum(each["count"] for each in found["suppressed"]) == kinds * bursts and found["complete"] is True
     assert kernel_log.MOST_EVENTS <= len(found["events"]) <= kernel_log.MOST_EVENTS + kinds

@@ -9,6 +9,7 @@ import os
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
+from ansible.utils.vars import load_extra_vars
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.playbook_variables import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding, _variables
@@ -29,7 +30,7 @@ class ActionModule(ActionBase):
         dummy, arguments = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
         try:
             _variables.refuse_tags(task_vars.get("ansible_run_tags") or [], task_vars.get("ansible_skip_tags") or [])
-            self.check(arguments, task_vars)
+            self.check(arguments, task_vars, load_extra_vars(self._loader))
             if arguments["binding"]:
                 _binding.find()
         except (_binding.BindingError, OSError) as exc:
@@ -40,9 +41,10 @@ class ActionModule(ActionBase):
         return result
 
     @staticmethod
-    def check(arguments, task_vars):
+    def check(arguments, task_vars, given):
         roles, everything = _variables.of_roles(), task_vars.get("hostvars") or {}
         names, inner, values, lost, limited, waits, allowed = set(), set(), {}, {}, [], [], _variables.choices()
+        undo = {}
         for node in arguments["nodes"]:
             found = everything[node]
             mine = {name for name in found if isinstance(name, str)}
@@ -53,11 +55,15 @@ class ActionModule(ActionBase):
             for name in sorted(mine & set(allowed)):
                 limited.append((node, name, value_of(found, node, name), allowed[name]))
             if arguments["rollout"]:
+                undo[node] = value_of(found, node, "rollout_undo")
                 values[node] = {name: value_of(found, node, name) for name in mine if _variables.of_all(name)}
             if _variables.ANSWER_TIMEOUT in mine:
                 waits.append((node, value_of(found, node, _variables.ANSWER_TIMEOUT)))
             lost = lost or value_of(found, node, "_raw_params")
         _variables.refuse_lost_words(lost)
+        for mine in arguments["patterns"]:
+            _variables.refuse_other_playbook(given, mine)
+            _variables.refuse_undo(undo, mine)
         _variables.refuse_unknown_hosts(arguments["patterns"], task_vars.get("groups") or {})
         _variables.refuse_strangers(names, roles)
         _variables.refuse_kept(inner, roles)

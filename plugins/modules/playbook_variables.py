@@ -48,7 +48,8 @@ options:
   patterns:
     description:
       - The values of variables that name hosts and groups, by the names of the variables. A name that is not in the inventory is refused, which Ansible
-        would leave out with a warning.
+        would leave out with a warning. So is a variable of the command line that names the nodes of another of the collection's playbooks, such as
+        C(upgrade_hosts) for C(bringup), which would take all of its nodes instead.
     type: dict
     default: {}
 seealso:

@@ -218,6 +218,35 @@ def refuse_unknown_hosts(patterns, groups):
                         variable, name, END))
 
 
+def refuse_other_playbook(given, mine):
+    """Refuse what the command line says to another playbook than the one whose nodes the variable MINE names: this one would take others instead.
+
+    GIVEN: the variables of the command line.
+    """
+    others = [name for name in PLAYBOOKS if name.endswith("_hosts") and name != mine and _is_given(given, name)]
+    if mine == "rollback_hosts" and "upgrade_hosts" in others:
+        raise VariableError("upgrade_hosts is on the command line (-e), and the playbook rollback goes by rollback_hosts. Leave upgrade_hosts out. %s" % (END,))
+    for name in ("rollback_hosts", "rollback_of") if mine == "upgrade_hosts" else ():
+        if _is_given(given, name):
+            raise VariableError("%s is on the command line (-e), and this is the playbook upgrade. To take nodes back to the driver that they had, run "
+                                "gpufleet.lifecycle.rollback. %s" % (name, END))
+    if others and not _is_given(given, mine):
+        raise VariableError("%s is on the command line (-e), and this playbook goes by %s, which is not: it would take all that %s is by default. "
+                            "Give it %s. %s" % (others[0], mine, mine, mine, END))
+
+
+def _is_given(given, name):
+    return given.get(name) not in (None, "", [])
+
+
+def refuse_undo(values, mine):
+    """VALUES: by node the variable with which the playbook rollback asks the plan for a rollback, and which would make one of an upgrade."""
+    for node, value in sorted(values.items()):
+        if mine != "rollback_hosts" and value not in (None, {}):
+            raise VariableError("rollout_undo is set for %s, which would make a rollback of this upgrade. Take it out, or run gpufleet.lifecycle.rollback "
+                                "with rollback_of. %s" % (node, END))
+
+
 def refuse_lost_words(words):
     """What the command line lost: -e takes a value to its first blank."""
     if words:

@@ -23,6 +23,7 @@ def refused(result, words, runs_into=("FAILED!",)):
     ({}, ("--check",), {"__gpu_node_upgrade_touched": True}, "__gpu_node_upgrade_touched is set, a name that the collection keeps for itself"),
     ({"a2": {"gpu_scheduler_backend": ["slurm"]}}, ("--check",), {},
      "gpu_scheduler_backend is no variable of the role gpu_scheduler: did you mean gpu_scheduler_backends?"),
+    ({}, ("--check",), {"rollback_hosts": "a1"}, "rollback_hosts is on the command line (-e), and this is the playbook upgrade"),
     ({}, ("--tags", "x"), {}, "--tags x leaves out tasks of this playbook"),
     ({}, ("--start-at-task", "See which driver each node has"), {}, "The variables of the nodes were not checked"),
 ])

@@ -249,6 +249,30 @@ def test_a_host_that_is_not_in_the_inventory_is_refused_by_the_variable_that_nam
     assert bool(result.get("failed")) == bool(words) and words in result.get("msg", ""), result.get("msg")
 
 
+@pytest.mark.parametrize("mine, given, words", [
+    ("upgrade_hosts", {"rollback_hosts": "a"}, "rollback_hosts is on the command line"), ("upgrade_hosts", {"rollback_of": "r1"}, "rollback_of is on"),
+    ("upgrade_hosts", {"upgrade_hosts": "a", "rollback_hosts": ["a"]}, "run gpufleet.lifecycle.rollback"),
+    ("upgrade_hosts", {"prestage_hosts": "a"}, "prestage_hosts is on the command line (-e), and this playbook goes by upgrade_hosts"),
+    ("upgrade_hosts", {"prestage_hosts": "a", "upgrade_hosts": "b"}, ""), ("upgrade_hosts", {"rollback_hosts": "", "rollback_of": None}, ""),
+    ("rollback_hosts", {"upgrade_hosts": "all", "rollback_hosts": "a"}, "Leave upgrade_hosts out"),
+    ("rollback_hosts", {"rollback_of": "r1", "rollback_hosts": "a"}, ""), ("rollback_hosts", {"precheck_hosts": "a"}, "Give it rollback_hosts"),
+    ("bringup_hosts", {"upgrade_hosts": "a"}, "this playbook goes by bringup_hosts"), ("bringup_hosts", {"upgrade_hosts": "a", "bringup_hosts": "b"}, ""),
+    ("bringup_hosts", {"rollback_of": "x", "nvidia_driver_version": "1"}, ""), ("precheck_hosts", {}, ""),
+])
+def test_nodes_that_are_named_to_another_playbook_are_not_taken_for_all(mine, given, words, monkeypatch):
+    monkeypatch.setattr(playbook_variables, "load_extra_vars", lambda loader: given)
+    result = act({"a": {}}, rollout=mine in ("upgrade_hosts", "rollback_hosts"), patterns={mine: given.get(mine, "")}, groups={"all": ["a", "b"]})
+    assert bool(result.get("failed")) == bool(words) and words in result.get("msg", ""), result.get("msg")
+
+
+@pytest.mark.parametrize("mine, found, refused", [
+    ("upgrade_hosts", {"rollout_undo": "last"}, True), ("upgrade_hosts", {"rollout_undo": ""}, True), ("upgrade_hosts", {}, False),
+    ("rollback_hosts", {"rollout_undo": "last"}, False)])
+def test_an_upgrade_is_not_made_a_rollback_by_a_variable(mine, found, refused):
+    result = act({"a": found}, patterns={mine: ""})
+    assert bool(result.get("failed")) is refused and ("rollout_undo is set for a" in result.get("msg", "")) is refused
+
+
 def test_what_the_command_line_lost_is_told():
     """-e rollback_hosts=a1, a2 without quotes of its own gives 'a1,' and a word that belongs to nothing."""
     result = act({"a": {"_raw_params": "a2"}})

@@ -68,6 +68,10 @@ class ActionModule(ActionBase):
         result.update(changed=changed, verdict=doc["verdict"], counts=doc["counts"], failed_nodes=doc["failed_nodes"], table=lines, files=paths)
         if doc["twins"]:
             result.update(failed=True, msg=doc["twins"])
+        lacks = ["%s %s." % (name, node["lacks"]) for name, node in doc["nodes"].items() if node.get("lacks")]
+        if lacks and "fail" in args["fail_on"]:
+            result.update(failed=True, msg=" ".join([result["msg"]] * bool(doc["twins"]) + lacks[:3] + (
+                ["And %s, see the report." % text.count(len(lacks) - 3, "more node")] if len(lacks) > 3 else [])))
         return result
 
     @staticmethod

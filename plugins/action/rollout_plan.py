@@ -10,7 +10,7 @@ import os
 import uuid
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_plan import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller, _variables
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller, _peers, _variables
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
     claims,
     domains,
@@ -58,7 +58,7 @@ class ActionModule(RolloutAction):
     # The playbook's variable is the option with rollout_ before it, but for these; those of other tasks are what tasks make.
     VARIABLES = dict(
         {key: "rollout_" + key for key in ARGUMENT_SPEC
-         if key not in ("targets", "audits", "markers", "health", "domains", "checked", "schedulers")},
+         if key not in ("targets", "audits", "markers", "health", "domains", "checked", "schedulers", "expected")},
         **options.VARIABLES,
         target="rollout_version", undo="rollback_of", domain_group_prefix="rollout_domain_prefix", role_mode="gpu_node_upgrade_rollout_mode",
         given_version="nvidia_driver_version")
@@ -81,7 +81,11 @@ class ActionModule(RolloutAction):
             ledger.check_node(name)
         found = {name: (markers.get(name) or {}).get("claim") for name in arguments["audits"]}
         unproven = dict(self.unproven(book, list(arguments["audits"])), **self.held_elsewhere(book, found))
-        looked = [probes.probe(name, audit, markers.get(name), places.get(name, {}), (arguments["health"] or {}).get(name), unproven.get(name, ""))
+        # A rollback takes nodes back however few GPUs the driver has left them.
+        told = {name for name, expect in arguments["expected"].items() if _peers.is_told(expect)}
+        lacks = {} if undo else _peers.fewer(probes.gpus(arguments["audits"]), told)
+        looked = [probes.probe(name, audit, markers.get(name), places.get(name, {}), (arguments["health"] or {}).get(name), unproven.get(name, ""),
+                               lacks.get(name, ""))
                   for name, audit in arguments["audits"].items()]
         holds.check(arguments["hold_queries"])
         holds.check_times(arguments["hold_age_s"], arguments["hold_deadline_s"])

@@ -81,6 +81,14 @@ options:
     description: For each node that has the wanted version already, what M(gpufleet.lifecycle.gpu_health) returned; it is finished only if that passed.
     type: dict
     default: {}
+  expected:
+    description:
+      - For each node by its name what it should have, as the option O(gpufleet.lifecycle.gpu_health#module:expect) of
+        M(gpufleet.lifecycle.gpu_health).
+      - A node of which it is not said how many GPUs it has (C(hardware.gpus)), and that has fewer than at least three other nodes of its model,
+        which are two thirds of them, is left out as failed. A rollback takes it back all the same.
+    type: dict
+    default: {}
   max_down:
     description:
       - How many nodes may serve no work at a time, as a number or as a share of the fleet such as V(10%), rounded down and at least 1.
@@ -306,6 +314,7 @@ ARGUMENT_SPEC = dict(
     audits=dict(type="dict", required=True),
     markers=dict(type="dict", default={}),
     health=dict(type="dict", default={}),
+    expected=dict(type="dict", default={}),
     max_down=dict(type="raw", default=1),
     max_draining=dict(type="raw"),
     failure_budget=dict(type="raw", default=1),

@@ -21,7 +21,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_plan import 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Options of rollout_plan that it finds out or calls otherwise, and those of other tasks.
 OTHERWISE = ("rollout_id", "artifact_dir", "target", "targets", "audits", "markers", "health", "domains", "domain_group_prefix", "checked",
-             "schedulers", "given_version", "role_mode")
+             "schedulers", "given_version", "role_mode", "expected")
 ROLLOUT = tuple(sorted(
     ["rollout_" + key for key in ARGUMENT_SPEC if key not in OTHERWISE]
     + ["rollout_id", "rollout_version", "rollout_domain_prefix", "rollout_report_dir"]))

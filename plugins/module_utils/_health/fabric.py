@@ -9,7 +9,7 @@ Private to the collection: it may change at any time.
 
 from __future__ import annotations
 
-from . import compare, model, policy, signals
+from . import compare, hardware, model, policy, signals, tables
 from .model import UNKNOWN
 
 P2P = {0: "ok", 1: "chipset not supported", 2: "GPU not supported", 3: "not supported by the topology", 4: "disabled by a driver setting",
@@ -56,12 +56,34 @@ def missing(old, new):
     return lost
 
 
+def unreached(ctx, gpu, matrix):
+    """GPUs that this one does not reach, where boards of its name connect all: not those in MIG mode, nor what a driver setting disables."""
+    row = hardware.board_of(ctx, gpu)
+    if row is None or not row["peers"] or _in_mig(gpu):
+        return []
+    here = model.by_uuid(ctx.snapshot)
+    lost = []
+    for other in sorted(matrix, key=str):
+        if other in here and not _in_mig(here[other]):
+            lost += ["%s to %s: %s" % (ability, other, P2P[status]) for ability in ("read", "write") for status in [status_of(matrix, other, ability)]
+                     if status in P2P and status not in (OK, DISABLED, STATE_UNKNOWN)]
+    return lost
+
+
+def _in_mig(gpu):
+    return model.number(gpu, "mig_mode_current").value == 1
+
+
 def peers(ctx, gpu):
-    """What worked between two GPUs works."""
+    """What worked between two GPUs works; without a baseline, all that GPUs on such boards can."""
     ident, key = "gpu.p2p", "p2p"
     now = compare.typed(gpu, key, dict)
     if not now.known:
         return signals.absent(ctx, ident, gpu, key, now)
+    try:
+        apart = unreached(ctx, gpu, now.value) if ctx.baseline is None else []
+    except tables.TableError:
+        apart = []  # node.hardware and gpu.hardware say so
     odd, off = strange(now.value)
     old = compare.before(ctx, gpu, key, dict)
     compared = old is not None and old.known
@@ -72,6 +94,9 @@ def peers(ctx, gpu):
     finding = None
     if lost:
         finding = compare.fails("hold", "%s lost peer-to-peer access since the baseline: %s. %s" % (model.named(gpu), "; ".join(lost), step))
+    elif apart:
+        finding = compare.fails("hold", "%s has no peer-to-peer access to others on its board: %s. Look at NVLinks and fabric manager (nvidia-smi topo "
+                                        "-p2p r). If the node is built so, compare with a baseline." % (model.named(gpu), "; ".join(apart)))
     elif odd:
         finding = compare.unknown("Peer-to-peer access of %s is not known: %s; expected a known status. %s" % (model.named(gpu), "; ".join(odd), step))
     elif compare.damaged_before(old):
@@ -166,7 +191,8 @@ def placed(content):
 
 
 ROWS = (
-    model.Row("gpu.p2p", "gpu", peers, "Peer-to-peer access that worked in the baseline works (a notice if a driver setting disables it)", ("gpu.p2p",),
+    model.Row("gpu.p2p", "gpu", peers, "Peer-to-peer access that worked in the baseline works; without one, that of boards that connect all GPUs "
+              "(a notice if a driver setting disables it)", ("gpu.p2p", "gpu.name", "gpu.mig_mode_current"),
               "nvml.h, nvmlDeviceGetP2PStatus", (28,)),
     model.Row("gpu.fabric", "gpu", fabric, "The GPU has joined its NVLink fabric, and the fabric is healthy; while it joins, that is unknown: read again",
               ("gpu.fabric", "reading.uptime_s"), "nvml.h, nvmlGpuFabricInfoV_t", (30,)),

@@ -29,6 +29,7 @@ STRICTEST = {
     "bank_low_max": 0,
     "bank_none_max": 0,
     "retired_pages_max": 0,
+    "retired_pages_fail_max": 0,
     "clocks_max_tolerance_percent": 0,
     "temperature_gpu_max_c": 0,
     "temperature_memory_max_c": 0,

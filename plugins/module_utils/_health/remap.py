@@ -129,20 +129,23 @@ def retired_pending(ctx, gpu):
 
 
 def retired(ctx, gpu):
-    """The number of retired pages: from where on the board nears its end, and whether there are new ones."""
+    """The number of retired pages: from where on the board nears its end and where that is, and whether there are new ones."""
     ident, key = "gpu.retired_pages", "retired_pages"
     now = compare.typed(gpu, key, dict)
     if not now.known:
         return signals.absent(ctx, ident, gpu, key, now)
     count = total(now.value)
-    limit = policy.limit(ctx, "retired_pages_max", gpu)
+    limit, end = (policy.limit(ctx, name, gpu) for name in ("retired_pages_max", "retired_pages_fail_max"))
     if count is None:
         text = "Retired pages of %s were read in part (%r); expected sbe and dbe. Read the node again." % (model.named(gpu), now.value)
         return compare.result(ident, gpu, compare.unknown(text), now.value, limit, "policy")
     old = compare.before(ctx, gpu, key, dict)
     then = total(old.value) if old is not None and old.known else None
     finding = None
-    if then is not None and count > then:
+    if count > end:
+        finding = compare.fails("field_diag", "%s has %s retired pages; expected at most %s, as NVIDIA's table holds 64. Run the field diagnostics and have "
+                                              "the GPU replaced." % (model.named(gpu), count, end))
+    elif then is not None and count > then:
         finding = compare.notice("%s has %s retired pages; expected %s as in the baseline. Look for NVRM: Xid 48 and 63 in the kernel log." % (
             model.named(gpu), count, then))
     elif then is None and old is not None and not compare.absent_before(old):
@@ -177,6 +180,6 @@ ROWS = (
               ("gpu.repair_status", "snapshot.system.driver_version"), "nvml.h, nvmlDeviceGetRepairStatus", (14,)),
     model.Row("gpu.retired_pages_pending", "gpu", retired_pending, "No page retirement waits for a reset (GPUs before Ampere)",
               ("gpu.retired_pages_pending",), "NVIDIA Dynamic Page Retirement", (13,)),
-    model.Row("gpu.retired_pages", "gpu", retired, "Few pages are retired, and none since the baseline (a notice; GPUs before Ampere)",
+    model.Row("gpu.retired_pages", "gpu", retired, "Few pages are retired, and none since the baseline (up to the end of the table a notice; GPUs before Ampere)",
               ("gpu.retired_pages",), "NVIDIA Dynamic Page Retirement; DCGM's limit of 63", (13,)),
 )

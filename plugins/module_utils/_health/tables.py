@@ -128,7 +128,8 @@ def boards(document, where="boards.json"):
     rows = []
     for place, entry in _entries(document, "boards", where):
         _kind(entry, "name", str, place)
-        _kind(entry, "ecc", bool, place)
+        for key in ("ecc", "peers"):
+            _kind(entry, key, bool, place)
         for key in ("memory_mib", "nvlinks", "pcie_generation", "pcie_width"):
             if not _natural(entry.get(key)):
                 raise TableError("%s.%s is %r, expected a number" % (place, key, entry.get(key)))

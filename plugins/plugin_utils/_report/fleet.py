@@ -8,8 +8,10 @@ Private to the collection: it may change at any time.
 
 from __future__ import annotations
 
+import collections
+
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import model
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _twins
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _peers, _twins
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import peers, text
 
 SCHEMA = "gpufleet.precheck/1"
@@ -18,6 +20,8 @@ VERDICTS = ("pass", "unknown", "fail")
 JUDGED, UNREACHABLE, FAILED, MISSING = "judged", "unreachable", "failed", "missing"
 STATES = (JUDGED, UNREACHABLE, FAILED, MISSING)
 BARS = ("fail", "unknown")
+# The check that says whether the GPUs are as many as they should be.
+HARDWARE = "node.hardware"
 # The check that says whether there was a baseline to compare with, and the one that much of the rest follows from.
 USED, ROOT = "baseline.usable", "nvml.answers"
 NEXT_STEP = {
@@ -39,6 +43,8 @@ def document(names, results, fail_on=BARS, asked=None, time=""):
     ASKED (text -> text) says in the report how it was run; TIME is when, in UTC. The verdict is the document's first field.
     """
     nodes = {name: node(results.get(name), fail_on) for name in sorted(set(names))}
+    for name, lacks in _peers.fewer(*counted(nodes, results)).items():
+        nodes[name] = lacking(nodes[name], lacks, fail_on)
     twins = _twins.find({name: identity(results.get(name)) for name in nodes})
     verdict = worst([entry["verdict"] for entry in nodes.values()] + (["fail"] if twins else []))
     return {
@@ -59,6 +65,29 @@ def document(names, results, fail_on=BARS, asked=None, time=""):
         "twins": _twins.words(twins),
         "nodes": nodes,
     }
+
+
+def counted(nodes, results):
+    """({node: {model: number of GPUs}} of the nodes that were judged, those of them that have a baseline, or of which the number was said)."""
+    counts = {name: entry for name, entry in nodes.items() if entry["state"] == JUDGED and entry["gpus"] and all(gpu["name"] for gpu in entry["gpus"])}
+    # A number was said; what the table of boards has is a list.
+    told = {name for name, entry in counts.items() if entry["compared"] or any(
+        check["id"] == HARDWARE and isinstance(check.get("expected"), int) for check in checks_of(results[name]))}
+    return {name: collections.Counter(gpu["name"] for gpu in entry["gpus"]) for name, entry in counts.items()}, told
+
+
+def lacking(entry, lacks, fail_on):
+    """The node ENTRY with the finding that it has fewer GPUs than other nodes."""
+    found = finding({"id": HARDWARE, "entity": "node", "status": "fail", "observed": len(entry["gpus"]), "expected": None, "source": "peers",
+                     "action": "hold", "message": "The node %s." % lacks})
+    findings = sorted(entry["findings"] + [found], key=lambda one: (one["id"], one["entity"], one["status"], one["message"]))
+    not_applicable = {ident: number for ident, number in entry["not_applicable"].items() if ident != HARDWARE}
+    passed = {ident: number for ident, number in entry["passed"].items() if ident != HARDWARE}
+    counts = dict(entry["counts"], fail=entry["counts"]["fail"] + 1)
+    counts["not_applicable"] -= entry["not_applicable"].get(HARDWARE, 0)
+    counts["pass"] -= entry["passed"].get(HARDWARE, 0)
+    return dict(entry, verdict="fail", fails="fail" in fail_on, action=max(entry["action"], "hold", key=model.ACTIONS.index), worst=worst_finding(findings),
+                counts=counts, findings=findings, passed=passed, not_applicable=not_applicable, lacks=lacks)
 
 
 def identity(result):

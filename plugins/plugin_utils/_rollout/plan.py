@@ -59,6 +59,7 @@ class Probe:
     complaint: str = ""  # why that is not pass
     unproven_in: str = ""  # another rollout that changed it last, and has not proven it
     identity: t.Dict[str, t.Any] = dataclasses.field(default_factory=dict)  # which machine it is, as driver_audit tells
+    lacks: str = ""  # GPUs that other nodes of its model have
 
 
 @dataclasses.dataclass(frozen=True)
@@ -231,6 +232,8 @@ def _place(probe, to_version, before, going_on):
         entry.update(state="failed", reason="could not be examined: %s" % probe.error)
     elif not probe.version:
         entry.update(state="failed", reason="no driver was found to go back to if %s fails: bring the node up first" % to_version)
+    elif probe.lacks and not (before is not None and before.state == "done" and present == to_version):
+        entry.update(state="failed", reason=probe.lacks)
     elif anew:
         entry.update(again=anew)
     elif present == to_version:

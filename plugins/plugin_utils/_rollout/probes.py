@@ -8,6 +8,8 @@ Private to the collection: it may change at any time.
 
 from __future__ import annotations
 
+import collections
+
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.versions import upstream
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import plan
 
@@ -25,7 +27,16 @@ def judged(result):
     return verdict, " ".join(filter(None, bad[:3])) or str(result.get("msg") or "its health could not be read").split("\n", 1)[0]
 
 
-def probe(name, audit, marker, places, health=None, unproven_in=""):
+def gpus(audits):
+    """{node: {PCI device: number of GPUs}} of the nodes that answered, as driver_audit saw them on the bus."""
+    found = {}
+    for name, audit in audits.items():
+        devices = ((audit or {}).get("audit") or {}).get("pci") or []
+        found[name] = dict(collections.Counter(str(item.get("device")) for item in devices))
+    return found
+
+
+def probe(name, audit, marker, places, health=None, unproven_in="", lacks=""):
     """What is known of a node from driver_audit, node_claim (or a stat of the quarantine marker) and, where it has the version, gpu_health."""
     audit, marker = audit or {}, marker or {}
     verdict, complaint = judged(health)
@@ -54,4 +65,4 @@ def probe(name, audit, marker, places, health=None, unproven_in=""):
     return plan.Probe(name, version=version, package=package, quarantined=quarantined, error=error, domains=places, stratum=stratum,
                       at_work=None if users is None else users > 0, kernel=kernel.get("running"), next_kernel=kernel.get("next_boot"),
                       kernels=None if kernel.get("installed") is None else tuple(kernel["installed"]), identity=found.get("identity") or {},
-                      verdict=verdict, complaint=complaint, unproven_in=unproven_in)
+                      verdict=verdict, complaint=complaint, unproven_in=unproven_in, lacks=lacks)

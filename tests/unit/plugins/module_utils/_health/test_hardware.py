@@ -118,7 +118,7 @@ def test_a_name_that_cannot_be_read_is_no_model_that_the_table_lacks(said, node,
 @pytest.mark.parametrize("table", [
     None, {}, {"schema": "gpufleet.board-table/1", "boards": []}, dict(TABLES["boards"], schema="x"),
     *(dict(TABLES["boards"], boards=[dict(TABLES["boards"]["boards"][0], **change)]) for change in (
-        {"name": 1}, {"ecc": "on"}, {"nvlinks": -1}, {"counts": ["8"]}, {"counts": 8}, {"nvswitches": {"8": "4"}}, {"nvswitches": {"all": 4}},
+        {"name": 1}, {"ecc": "on"}, {"peers": 1}, {"nvlinks": -1}, {"counts": ["8"]}, {"counts": 8}, {"nvswitches": {"8": "4"}}, {"nvswitches": {"all": 4}},
         {"memory_mib": None}))])
 def test_a_damaged_table_is_no_expectation_and_no_pass(table):
     assert {check["status"] for ident in ("node.hardware", "gpu.hardware") for check in checks(ident, board=table)} == {"unknown"}

@@ -229,3 +229,33 @@ def test_a_copied_machine_id_makes_no_twins_of_nodes_with_gpus_of_their_own():
     assert fleet.document(list(nodes), nodes)["twins"] == ""
     nodes["b"]["baseline"]["snapshot"]["gpus"][0]["uuid"] = {"value": None, "rc": 999}
     assert "both have machine id m1" in fleet.document(list(nodes), nodes)["twins"]
+
+
+def with_hardware(result, status, expected=None):
+    result["health"]["checks"].append(samples.check("node.hardware", "node", status, expected=expected))
+    return result
+
+
+@pytest.mark.parametrize("change, fails", [
+    (lambda few: few, True),
+    (lambda few: with_hardware(few, "not_applicable"), True),
+    (lambda few: with_hardware(few, "pass", [1, 2, 4, 8]), True),  # its board comes in such numbers, which is not what it should have
+    (lambda few: with_hardware(few, "pass", 4), False),
+    (lambda few: samples.healthy("few", 4, compared=True), False),
+    (lambda few: samples.healthy("few", 8), False),
+    (lambda few: samples.healthy("few", 4, name=samples.A100), False),
+    (lambda few: samples.unreachable(), False),
+])
+@pytest.mark.parametrize("fail_on", [["fail", "unknown"], []])
+def test_a_node_with_fewer_gpus_than_its_peers_does_not_pass(change, fails, fail_on):
+    results = {name: samples.healthy(name) for name in "abc"}
+    results["few"] = change(samples.healthy("few", 4))
+    doc = fleet.document(list(results), results, fail_on)
+    few = doc["nodes"]["few"]
+    assert (few["verdict"] == "fail") is fails and ("lacks" in few) is fails
+    if fails:
+        assert doc["verdict"] == "fail" and doc["failed_nodes"] == (["few"] if fail_on else []) and few["action"] == "hold"
+        assert few["worst"]["id"] == "node.hardware" and "has 4 of the GPUs %s, and 3 of 4 nodes with them have 8" % samples.H100 in few["worst"]["message"]
+        assert few["counts"]["fail"] == 1 and "node.hardware" not in {**few["passed"], **few["not_applicable"]}
+        assert any("node.hardware" in line for line in precheck.table(doc))
+    assert [doc["nodes"][name]["verdict"] for name in "abc"] == ["pass"] * 3

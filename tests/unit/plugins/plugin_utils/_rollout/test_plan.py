@@ -151,6 +151,10 @@ def test_canaries_go_first_in_the_order_given():
         (Probe("a", version="1.0"), "rolled_back", "pending", ""),
         (Probe("a", version=None), None, "failed", "no driver was found"),
         (Probe("a", version="1.0", error="dpkg is broken"), None, "failed", "dpkg is broken"),
+        (Probe("a", version="1.0", lacks="has 7 of the GPUs"), None, "failed", "has 7 of the GPUs"),
+        (Probe("a", version="2.0", verdict="pass", lacks="has 7 of the GPUs"), None, "failed", "has 7 of the GPUs"),
+        (Probe("a", version="1.0", lacks="has 7 of the GPUs"), "done", "failed", "has 7 of the GPUs"),
+        (Probe("a", version="2.0", lacks="has 7 of the GPUs"), "done", "done", ""),  # proven after its last change
         (Probe("a", reachable=False, error="timed out"), None, "lost", "did not answer before the rollout: timed out"),
         (Probe("a", reachable=False), "down", "lost", "unreachable"),
         (Probe("a", version="2.0", quarantined="marker lies there"), None, "quarantined", "marker lies there"),

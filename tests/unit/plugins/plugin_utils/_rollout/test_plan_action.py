@@ -338,6 +338,29 @@ def test_a_rollback_that_broke_off_goes_on_by_the_same_command(act, given):
     assert book.view().undo == "r1"
 
 
+def with_gpus(number, version="1.0"):
+    found = audit(version)
+    found["audit"]["pci"] = [{"address": "0000:%02x:00.0" % place, "device": "10de:27b8"} for place in range(number)]
+    return found
+
+
+@pytest.mark.parametrize("expected, state", [
+    ({}, "failed"), ({"d": {"hardware": {"gpus": 7}}}, "pending"), ({"d": {"hardware": {"ecc": True}}}, "failed"), ({"d": ""}, "failed")])
+def test_a_node_with_fewer_gpus_than_its_peers_is_left_out_unless_it_is_built_so(act, expected, state):
+    audits = {name: with_gpus(7 if name == "d" else 8) for name in "abcd"}
+    made = act("abcd", audits=audits, expected=expected)
+    assert made["nodes"]["d"]["state"] == state and [made["nodes"][name]["state"] for name in "abc"] == ["pending"] * 3, made
+    assert ("has 7 of the GPUs 10de:27b8, and 3 of 4 nodes with them have 8" in made["nodes"]["d"]["reason"]) is (state == "failed")
+
+
+def test_a_rollback_takes_back_a_node_with_fewer_gpus(act):
+    assert not act("abcd", rollout_id="r1").get("failed")
+    act(plugin=rollout_report, end=True, rollout_id="r1")
+    audits = dict({name: with_gpus(8, "2.0") for name in "bcd"}, a=with_gpus(7, "2.0"))
+    assert act("abcd", audits=audits, target="3.0", rollout_id="onwards", check=True)["nodes"]["a"]["state"] == "failed"
+    assert act("abcd", audits=audits, undo="r1", target="", rollout_id="")["nodes"]["a"]["state"] == "pending"
+
+
 def test_a_rollback_that_is_over_is_not_undone_by_itself(act):
     rolled_forward(act)
     back = dict(rollout_id="", target="", undo="last", audits={name: audit("2.0") for name in "ab"})

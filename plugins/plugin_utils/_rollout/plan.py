@@ -214,6 +214,16 @@ def _out_of_reach(probe, before):
     return None
 
 
+def _unfit(probe, to_version, before):
+    """Why nothing may be begun on a node that answers; empty where it may."""
+    if probe.error:
+        return "could not be examined: %s" % probe.error
+    if not probe.version:
+        return "no driver was found to go back to if %s fails: bring the node up first" % to_version
+    proven = before is not None and before.state == "done" and _present(probe, to_version) == to_version
+    return "" if proven else probe.lacks
+
+
 def _place(probe, to_version, before, going_on):
     """What the plan says of one node. GOING_ON: the run before did not come to its end, and what was said and seen in it stands."""
     present = _present(probe, to_version)
@@ -228,12 +238,8 @@ def _place(probe, to_version, before, going_on):
         entry.update(unfinished, **_before(before, present, probe.kernel))
     elif going_on and before is not None and before.state == "skipped" and before.order:
         entry.update(state="skipped", reason=before.reason, order=before.order)
-    elif probe.error:
-        entry.update(state="failed", reason="could not be examined: %s" % probe.error)
-    elif not probe.version:
-        entry.update(state="failed", reason="no driver was found to go back to if %s fails: bring the node up first" % to_version)
-    elif probe.lacks and not (before is not None and before.state == "done" and present == to_version):
-        entry.update(state="failed", reason=probe.lacks)
+    elif _unfit(probe, to_version, before):
+        entry.update(state="failed", reason=_unfit(probe, to_version, before))
     elif anew:
         entry.update(again=anew)
     elif present == to_version:

@@ -180,6 +180,6 @@ ROWS = (
               ("gpu.repair_status", "snapshot.system.driver_version"), "nvml.h, nvmlDeviceGetRepairStatus", (14,)),
     model.Row("gpu.retired_pages_pending", "gpu", retired_pending, "No page retirement waits for a reset (GPUs before Ampere)",
               ("gpu.retired_pages_pending",), "NVIDIA Dynamic Page Retirement", (13,)),
-    model.Row("gpu.retired_pages", "gpu", retired, "Few pages are retired, and none since the baseline (up to the end of the table a notice; GPUs before Ampere)",
+    model.Row("gpu.retired_pages", "gpu", retired, "Few pages are retired, and none since the baseline (a notice, up to the end of the table; before Ampere)",
               ("gpu.retired_pages",), "NVIDIA Dynamic Page Retirement; DCGM's limit of 63", (13,)),
 )

@@ -212,6 +212,8 @@ CATALOGUE = {
     "gpu-not-brought-up": ((), True, "the driver (--driver V: only that version) does not bring the GPU up: no handle, rc 15", _not_brought_up),
     "gpu-lost": ((), True, "the GPU fell off the bus: every call answers rc 15, until a boot",
                  lambda options: {**values(lost=1), "kmsg": xid(options, 79, "GPU has fallen off the bus."), "cleared_by": "boot"}),
+    "reset-required": ((), True, "calls about the GPU answer rc 16, until the driver is loaded again",
+                       lambda options: {**values(reset_required=1), "cleared_by": "load"}),
     "gpu-missing": ((), True, "the GPU is gone from NVML and the PCI bus: one GPU fewer", _plain(absent=1)),
     "gpu-swapped": (("OTHER",), True, "two GPUs have changed places: UUID and serial of each are the other's", None),
     "gpu-replaced": ((), True, "another board in the same place: UUID and serial are new", _replaced),

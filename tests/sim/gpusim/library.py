@@ -13,28 +13,8 @@ from . import state
 PRISTINE = "/usr/local/lib/gpusim/libnvidia-ml.so.1"
 INSTALLED = "/usr/local/lib/libnvidia-ml.so.1"
 
-# First driver branch whose library has the function, as far as it matters to readers of today.
-SINCE = {
-    "nvmlDeviceGetGspFirmwareVersion": 510,
-    "nvmlDeviceGetGspFirmwareMode": 510,
-    "nvmlDeviceGetMemoryInfo_v2": 510,
-    "nvmlDeviceGetComputeRunningProcesses_v3": 510,
-    "nvmlDeviceGetGraphicsRunningProcesses_v3": 510,
-    "nvmlDeviceGetMPSComputeRunningProcesses_v3": 510,
-    "nvmlDeviceGetPciInfoExt": 535,
-    "nvmlDeviceGetCurrentClocksEventReasons": 535,
-    "nvmlDeviceGetSupportedClocksEventReasons": 535,
-    "nvmlDeviceGetSramEccErrorStatus": 535,
-    "nvmlSystemGetConfComputeState": 535,
-    "nvmlDeviceGetGpuFabricInfoV": 545,
-    "nvmlDeviceGetNumaNodeId": 555,
-    "nvmlDeviceGetDriverModel_v2": 560,
-    "nvmlSystemGetDriverBranch": 560,
-    "nvmlDeviceGetTemperatureV": 570,
-    "nvmlDeviceGetMarginTemperature": 570,
-    "nvmlDeviceGetRepairStatus": 580,
-    "nvmlDeviceGetAddressingMode": 580,
-}
+# What src/nvml_symbols.c keeps in the library for each function: its name, and the first and the last driver branch that has it.
+BRANCHES = re.compile(rb"(nvml\w+) (\d{3}) (\d+)\n")
 
 
 def library_version() -> str:
@@ -57,7 +37,8 @@ def library_version() -> str:
 
 def missing_symbols() -> set[str]:
     version = library_version()
-    missing = {name for name, since in SINCE.items() if version and int(version.split(".")[0]) < since}
+    branch = int(version.split(".")[0]) if version else None
+    missing = {name for name, (first, last) in branches().items() if branch is not None and (branch < first or 0 < last < branch)}
     faults = state.read(state.FAULTS)
     for section in faults.sections():
         if faults.get(section, "driver", fallback=version) == version:
@@ -91,9 +72,14 @@ def without_symbols(data: bytes, names: set[str]) -> bytes:
     return bytes(result)
 
 
-def symbols() -> set[str]:
+def branches() -> dict[str, tuple[int, int]]:
+    """The first and the last driver branch that has a function, 0 for those that have no last one."""
     with open(state.path(PRISTINE), "rb") as stream:
-        return {name.decode() for name in re.findall(rb"nvml[A-Z]\w+", stream.read())}
+        return {name.decode(): (int(first), int(last)) for name, first, last in BRANCHES.findall(stream.read())}
+
+
+def symbols() -> set[str]:
+    return set(branches())
 
 
 def relink() -> set[str]:

@@ -35,7 +35,7 @@ static unsigned long count_call(int gpu, const char *symbol)
     static struct {
         const char *symbol;
         unsigned long calls[GPUSIM_MAX_GPUS + 1];
-    } counters[256];
+    } counters[512];
 
     for (size_t i = 0; i < sizeof(counters) / sizeof(*counters); i++) {
         if (!counters[i].symbol)
@@ -129,9 +129,8 @@ int text(char *out, u32 size, const char *value)
     SUPPORTED(value && *value);
     length = strlen(value);
     if (length >= size)
-        length = size - 1;
-    memcpy(out, value, length);
-    out[length] = '\0';
+        return RC_INSUFFICIENT_SIZE;
+    memcpy(out, value, length + 1);
     return RC_SUCCESS;
 }
 
@@ -318,6 +317,7 @@ API int nvmlSystemGetProcessName(u32 pid, char *name, u32 length)
     FILE *file;
 
     SYSTEM();
+    NEEDS(name && length);
     snprintf(path, sizeof(path), "/proc/%u/cmdline", pid);
     file = fopen(path, "re");
     if (!file)
@@ -325,7 +325,9 @@ API int nvmlSystemGetProcessName(u32 pid, char *name, u32 length)
     got = fread(buffer, 1, sizeof(buffer) - 1, file);
     fclose(file);
     buffer[got] = '\0';
-    return text(name, length, buffer);
+    /* The one text that is cut to the caller's length (nvml.h). */
+    snprintf(name, length, "%s", buffer);
+    return RC_SUCCESS;
 }
 
 API int nvmlSystemGetConfComputeState(nvmlConfComputeSystemState_t *state)
@@ -511,6 +513,8 @@ API int nvmlDeviceGetIndex(nvmlDevice_t device, u32 *index)
         return RC_INVALID_ARGUMENT;               \
     if (state_int(gpu, "lost", 0))                \
         return RC_GPU_IS_LOST;                    \
+    if (state_int(gpu, "reset_required", 0))      \
+        return RC_RESET_REQUIRED;                 \
     return (answer_of_gpu)
 
 API int nvmlDeviceGetName(nvmlDevice_t device, char *out, u32 length)
@@ -1020,11 +1024,21 @@ API int nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t device, u32 *l
     return RC_SUCCESS;
 }
 
+/* In millijoules since the driver was loaded. */
+static u64 energy_used(int gpu)
+{
+    const char *loaded_at = state_loaded("time");
+    double age = loaded_at ? (double)now_us() / 1e6 - strtod(loaded_at, NULL) : 0;
+
+    return (u64)state_int(gpu, "energy_mj", 0) + (u64)((age > 0 ? age : 0) * (double)state_int(gpu, "power_usage_mw", 0));
+}
+
 API int nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, u64 *energy)
 {
     DEVICE();
     NEEDS(energy);
-    *energy = (u64)state_int(gpu, "energy_mj", 0);
+    SUPPORTED(state_get(gpu, "energy_mj"));
+    *energy = energy_used(gpu);
     return RC_SUCCESS;
 }
 
@@ -1811,6 +1825,9 @@ static int field_margin(int gpu, const char *key, const char *limit, nvmlFieldVa
     return RC_SUCCESS;
 }
 
+/* nvmlDeviceGpuRecoveryAction_t: 0 none, 1 reset, 2 reboot, 3 drain peers, 4 drain and reset. */
+#define RECOVERY_DRAIN_AND_RESET 4
+
 static int field(int gpu, nvmlFieldValue_t *field)
 {
     static const struct {
@@ -1819,12 +1836,7 @@ static int field(int gpu, nvmlFieldValue_t *field)
         u32 type;
     } simple[] = {
         { FI_ECC_CURRENT, "ecc_mode", TYPE_UINT },
-        { FI_ECC_SBE_VOL_TOTAL, "ecc_vol_corr", TYPE_ULONGLONG },
-        { FI_ECC_DBE_VOL_TOTAL, "ecc_vol_unc", TYPE_ULONGLONG },
-        { FI_ECC_SBE_AGG_TOTAL, "ecc_agg_corr", TYPE_ULONGLONG },
-        { FI_ECC_DBE_AGG_TOTAL, "ecc_agg_unc", TYPE_ULONGLONG },
         { FI_MEMORY_TEMP, "temperature_memory", TYPE_UINT },
-        { FI_TOTAL_ENERGY, "energy_mj", TYPE_ULONGLONG },
         { FI_NVLINK_SPEED_COMMON, "nvlink_speed_mbps", TYPE_UINT },
         { FI_NVLINK_LINK_COUNT, "nvlink_count", TYPE_UINT },
         { FI_PCIE_REPLAY_COUNTER, "pcie_replay", TYPE_UINT },
@@ -1846,6 +1858,21 @@ static int field(int gpu, nvmlFieldValue_t *field)
         field->valueType = TYPE_UINT;
         field->value.uiVal = (u32)state_int(gpu, "ecc_mode_pending", state_int(gpu, "ecc_mode", 0));
         return RC_SUCCESS;
+    case FI_TOTAL_ENERGY:
+        SUPPORTED(state_get(gpu, "energy_mj"));
+        field->valueType = TYPE_ULONGLONG;
+        field->value.ullVal = energy_used(gpu);
+        return RC_SUCCESS;
+    case FI_ECC_SBE_VOL_TOTAL:
+    case FI_ECC_DBE_VOL_TOTAL:
+    case FI_ECC_SBE_AGG_TOTAL:
+    case FI_ECC_DBE_AGG_TOTAL:
+        /* Nothing is counted where ECC is off. */
+        SUPPORTED(state_int(gpu, "ecc_mode", 0));
+        return field_number(gpu, field->fieldId == FI_ECC_SBE_VOL_TOTAL   ? "ecc_vol_corr"
+                                 : field->fieldId == FI_ECC_DBE_VOL_TOTAL ? "ecc_vol_unc"
+                                 : field->fieldId == FI_ECC_SBE_AGG_TOTAL ? "ecc_agg_corr"
+                                                                          : "ecc_agg_unc", TYPE_ULONGLONG, field);
     case FI_POWER_CURRENT_LIMIT:
         field->valueType = TYPE_UINT;
         field->value.uiVal = (u32)power_limit(gpu);
@@ -1906,6 +1933,9 @@ static int field(int gpu, nvmlFieldValue_t *field)
         SUPPORTED(state_major(state_loaded_version()) >= 570 && state_get(gpu, "recovery_action"));
         field->valueType = TYPE_UINT;
         field->value.uiVal = (u32)state_int(gpu, "recovery_action", 0);
+        /* A row that waits for its remapping has taken a page out of use: drain and reset. */
+        if (!field->value.uiVal && remaps && state_int(gpu, "remap_pending", 0))
+            field->value.uiVal = RECOVERY_DRAIN_AND_RESET;
         return RC_SUCCESS;
     default:
         if (field->fieldId >= FI_PERF_POLICY_POWER && field->fieldId <= FI_PERF_POLICY_TOTAL_BASE_CLOCKS) {

@@ -65,7 +65,9 @@ nvmlDevice_t mig_with_uuid(const char *uuid);
     if (gpu < 0)                                       \
         return RC_INVALID_ARGUMENT;                    \
     if (state_int(gpu, "lost", 0))                     \
-        return RC_GPU_IS_LOST
+        return RC_GPU_IS_LOST;                         \
+    if (state_int(gpu, "reset_required", 0))           \
+        return RC_RESET_REQUIRED
 
 #define NEEDS(pointer) \
     if (!(pointer))    \

@@ -81,7 +81,7 @@ SCENARIOS = (
     fault("ecc-uncorrectable", {"gpu.ecc_volatile": "counted 1", "gpu.ecc_aggregate": "had 1", "gpu.xid": "XID 95"}),
     strict("ecc-correctable --value 100000000", "gpu.ecc_volatile_corrected", "100000000"),
     fault("sram-threshold", {"gpu.ecc_aggregate": "had 5", "gpu.sram_threshold": "threshold_exceeded is true"}),
-    fault("remap-pending", {"gpu.remap_pending": "pending is true", "gpu.remap_uncorrectable": "has 1 rows"}),
+    fault("remap-pending", {"gpu.recovery_action": "found 4", "gpu.remap_pending": "pending is true", "gpu.remap_uncorrectable": "has 1 rows"}),
     fault("remap-failed", {"gpu.remap_failure": "failure is true", "gpu.remap_uncorrectable": "has 8 rows", "gpu.xid": "XID 64"}),
     fault("remap-many", {"gpu.remap_uncorrectable": "has 512 rows"}),
     fault("bank-availability none", {"gpu.bank_availability": "1 banks with no spare rows"}),

@@ -34,9 +34,11 @@ GSP = "[text(n.nvmlDeviceGetGspFirmwareVersion, handle(1)), n.nvmlDeviceGetGspFi
 TABLE = [
     (["gpu-not-brought-up", "--gpu", "1"], "[rc(handle, 0), rc(handle, 1), n.nvmlDeviceGetCount()]", [0, 0, 8], [0, 15, 8]),
     (["gpu-lost", "--gpu", "1"], "[rc(handle, 0), rc(handle, 1)]", [0, 0], [0, 15]),
+    (["reset-required", "--gpu", "1"], "[rc(handle, 1), rc(n.nvmlDeviceGetName, handle(1)), rc(n.nvmlDeviceGetTemperature, handle(0), 0)]", [0, 0, 0],
+     [0, 16, 0]),
     (["gpu-missing", "--gpu", "1"], "[n.nvmlDeviceGetCount(), n.nvmlDeviceGetPciInfo(handle(1)).bus]", [8, 0x43], [7, 0x52]),
     (["ecc-uncorrectable", "--gpu", "1", "--value", "3"], ECC, 0, 3),
-    (["remap-pending", "--gpu", "1"], REMAP, [0, 0, 0, 0], [0, 1, 1, 0]),
+    (["remap-pending", "--gpu", "1"], "[%s, field(230, 1), field(230, 0)]" % REMAP, [[0, 0, 0, 0], 0, 0], [[0, 1, 1, 0], 4, 0]),
     (["remap-failed", "--gpu", "1"], REMAP, [0, 0, 0, 0], [0, 8, 0, 1]),
     (["recovery-action", "--gpu", "1"], "field(230, 1)", 0, 2),
     (["nvlink-down", "--gpu", "1", "--link", "3,11"], "[n.nvmlDeviceGetNvLinkState(handle(1), i) for i in (1, 3, 11, 17)]", [1, 1, 1, 1], [1, 0, 0, 1]),
@@ -88,7 +90,7 @@ TABLE = [
     (["clocks-capped", "--gpu", "1"], "[n.nvmlDeviceGetMaxClockInfo(handle(1), 1), n.nvmlDeviceGetClockInfo(handle(1), 1)]", [1980, 345], [1188, 345]),
     (["application-clocks-changed", "--gpu", "1"], "n.nvmlDeviceGetApplicationsClock(handle(1), 1)", 1980, 1188),
     (["ecc-pending", "--gpu", "1"], "n.nvmlDeviceGetEccMode(handle(1))", [1, 1], [1, 0]),
-    (["ecc-off", "--gpu", "1"], "n.nvmlDeviceGetEccMode(handle(1))", [1, 1], [0, 0]),
+    (["ecc-off", "--gpu", "1"], "[n.nvmlDeviceGetEccMode(handle(1)), [field(i, 1) for i in (3, 4, 5, 6)]]", [[1, 1], [0] * 4], [[0, 0], ["rc 3"] * 4]),
     (["mig-on", "--gpu", "1"], "n.nvmlDeviceGetMigMode(handle(1))", [0, 0], [1, 1]),
     (["compute-mode-changed", "--gpu", "1"], "n.nvmlDeviceGetComputeMode(handle(1))", 0, 3),
     (["gsp-version", "--gpu", "1"], GSP, ["570.172.08", [1, 1]], ["1.2.3", [1, 1]]),
@@ -237,10 +239,14 @@ def test_a_call_that_never_ends_can_only_be_killed(booted, symbol, gpu):
         assert process.wait() == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("driver, expected", [("525.147.05", [0, 13, 13]), (OLD, [0, 0, 13]), ("570.172.08", [0, 0, 0])])
-def test_functions_that_came_with_later_drivers(node, driver, expected):
+# How many functions the libraries of these branches have, counted in NVIDIA's own.
+@pytest.mark.parametrize("driver, number, some", [
+    ("470.256.02", 255, [0, 13, 13, 13, 13]), (OLD, 332, [13, 0, 13, 13, 13]), ("550.90.07", 350, [13, 0, 0, 0, 13]), ("590.48.01", 405, [13, 0, 0, 0, 0])])
+def test_a_library_has_the_functions_of_its_branch(node, driver, number, some):
+    known = re.findall(r"^SYMBOL\((\w+), ", (simnode.SIM / "src" / "symbols.h").read_text(), re.MULTILINE)
+    assert len(known) == len(set(known)) == 406
     node.booted(driver)
-    assert node.python("""
+    there = node.python("""
 n.nvmlInit()
 def has(name):
     try:
@@ -248,14 +254,28 @@ def has(name):
     except n.NVMLError as error:
         return error.value
     return 0
-print(json.dumps([has("nvmlDeviceGetMemoryInfo_v2"), has("nvmlDeviceGetCurrentClocksEventReasons"), has("nvmlDeviceGetMarginTemperature")]))
-""") == expected
+print(json.dumps({name: has(name) for name in %r}))
+""" % (known,))
+    assert list(there.values()).count(0) == number
+    assert [there[name] for name in ("nvmlRetry_NvRmControl", "nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetPciInfoExt", "nvmlDeviceGetNumaNodeId",
+                                     "nvmlDeviceGetMarginTemperature")] == some
+
+
+def test_what_the_simulator_does_not_do_is_not_supported(booted):
+    assert booted.python("""
+lib = ctypes.CDLL('libnvidia-ml.so.1')
+gpm = [lib.nvmlGpmSampleAlloc(None)]
+n.nvmlInit()
+print(json.dumps(gpm + [lib.nvmlGpmSampleAlloc(None), lib.nvmlDeviceGetVgpuMetadata(None, None, None)]))
+""") == [1, 3, 3]
+    booted.sim("inject", "error", "nvmlGpmSampleAlloc", "999")
+    assert booted.python("lib = ctypes.CDLL('libnvidia-ml.so.1')\nn.nvmlInit()\nprint(lib.nvmlGpmSampleAlloc(None))") == 999
 
 
 def test_functions_follow_the_installed_package(booted):
     assert "nvmlDeviceGetMarginTemperature" in booted.sim("library").stdout
-    booted.library("580.95.05")
-    assert "none" in booted.sim("library").stdout
+    booted.library("590.48.01")
+    assert booted.sim("library").stdout.split()[-1] == "nvmlRetry_NvRmControl", "which 470 was the last to have"
     assert booted.sim("library", "--quiet").stdout == ""
 
 

@@ -783,11 +783,16 @@ API int nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, u32 type, u32 count
     NEEDS(count);
     if (location > 7)
         return RC_INVALID_ARGUMENT;
-    SUPPORTED(location == 2 || location == 7);
+    if (state_int(gpu, "ecc_sram", 1)) {
+        SUPPORTED(location == 2 || location == 7);
+    } else {
+        /* Boards before Ampere count by memory, and of the convergence barrier unit what ECC could not correct. */
+        SUPPORTED(location < 4 || (location == 6 && type == 1));
+    }
     SUPPORTED(!(mig_on(gpu) && counter == 0));
     rc = ecc_parts(gpu, type, counter, &sram, &dram);
     if (!rc)
-        *count = location == 7 ? sram : dram;
+        *count = location == 7 || (location == 1 && !state_int(gpu, "ecc_sram", 1)) ? sram : location == 2 ? dram : 0;
     return rc;
 }
 
@@ -1090,12 +1095,14 @@ API int nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, u32 type, u32 *clock)
 API int nvmlDeviceGetApplicationsClock(nvmlDevice_t device, u32 type, u32 *clock)
 {
     DEVICE();
+    NOT_FROM(590);
     return clock_key(gpu, "clock_app", type, clock);
 }
 
 API int nvmlDeviceGetDefaultApplicationsClock(nvmlDevice_t device, u32 type, u32 *clock)
 {
     DEVICE();
+    NOT_FROM(590);
     return clock_key(gpu, "clock_default", type, clock);
 }
 
@@ -1113,6 +1120,9 @@ API int nvmlDeviceGetClock(nvmlDevice_t device, u32 type, u32 id, u32 *clock)
     DEVICE();
     if (id > 3)
         return RC_INVALID_ARGUMENT;
+    if (id == 1 || id == 2) {
+        NOT_FROM(590);
+    }
     return id ? clock_key(gpu, prefixes[id], type, clock) : running_clock(gpu, type, clock);
 }
 
@@ -1593,7 +1603,8 @@ API int nvmlDeviceGetDisplayMode(nvmlDevice_t device, u32 *mode)
 {
     DEVICE();
     NEEDS(mode);
-    *mode = 0;
+    NOT_FROM(580);
+    *mode = 1;
     return RC_SUCCESS;
 }
 
@@ -1610,6 +1621,14 @@ API int nvmlDeviceGetAccountingMode(nvmlDevice_t device, u32 *mode)
     DEVICE();
     NEEDS(mode);
     *mode = 0;
+    return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetAccountingBufferSize(nvmlDevice_t device, u32 *size)
+{
+    DEVICE();
+    NEEDS(size);
+    *size = 4000;
     return RC_SUCCESS;
 }
 
@@ -1844,7 +1863,6 @@ static int field(int gpu, nvmlFieldValue_t *field)
         { FI_PCIE_NON_FATAL, "pcie_non_fatal", TYPE_UINT },
         { FI_PCIE_FATAL, "pcie_fatal", TYPE_UINT },
         { FI_PCIE_REPLAY_ROLLOVER, "pcie_replay_rollover", TYPE_UINT },
-        { FI_POWER_AVERAGE, "power_usage_mw", TYPE_UINT },
         { FI_POWER_INSTANT, "power_usage_mw", TYPE_UINT },
         { FI_POWER_MIN_LIMIT, "power_min_mw", TYPE_UINT },
         { FI_POWER_MAX_LIMIT, "power_max_mw", TYPE_UINT },
@@ -1858,6 +1876,9 @@ static int field(int gpu, nvmlFieldValue_t *field)
         field->valueType = TYPE_UINT;
         field->value.uiVal = (u32)state_int(gpu, "ecc_mode_pending", state_int(gpu, "ecc_mode", 0));
         return RC_SUCCESS;
+    case FI_POWER_AVERAGE:
+        SUPPORTED(state_int(gpu, "power_average", 1));
+        return field_number(gpu, "power_usage_mw", TYPE_UINT, field);
     case FI_TOTAL_ENERGY:
         SUPPORTED(state_get(gpu, "energy_mj"));
         field->valueType = TYPE_ULONGLONG;

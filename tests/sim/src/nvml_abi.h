@@ -33,6 +33,7 @@ enum nvml_rc {
     RC_IN_USE = 19,
     RC_INSUFFICIENT_RESOURCES = 23,
     RC_ARGUMENT_VERSION = 25,
+    RC_DEPRECATED = 26,
     RC_UNKNOWN = 999
 };
 

@@ -85,6 +85,7 @@ static int application_clocks(int gpu, long long memory, long long graphics)
 API int nvmlDeviceSetApplicationsClocks(nvmlDevice_t device, u32 memory, u32 graphics)
 {
     DEVICE();
+    NOT_FROM(590);
     SUPPORTED(state_get(gpu, "clock_default_graphics_mhz"));
     if (!memory || !graphics || memory > state_int(gpu, "clock_max_mem_mhz", 0) || graphics > state_int(gpu, "clock_max_graphics_mhz", 0))
         return RC_INVALID_ARGUMENT;
@@ -95,6 +96,7 @@ API int nvmlDeviceSetApplicationsClocks(nvmlDevice_t device, u32 memory, u32 gra
 API int nvmlDeviceResetApplicationsClocks(nvmlDevice_t device)
 {
     DEVICE();
+    NOT_FROM(590);
     SUPPORTED(state_get(gpu, "clock_default_graphics_mhz"));
     SETTER(__func__);
     return application_clocks(gpu, state_int(gpu, "clock_default_mem_mhz", 0), state_int(gpu, "clock_default_graphics_mhz", 0));

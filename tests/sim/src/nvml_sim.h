@@ -77,6 +77,11 @@ nvmlDevice_t mig_with_uuid(const char *uuid);
     if (!(condition))        \
     return RC_NOT_SUPPORTED
 
+/* What NVIDIA took out of service with a driver branch. */
+#define NOT_FROM(branch)                                   \
+    if (state_major(state_loaded_version()) >= (branch)) \
+    return RC_DEPRECATED
+
 #define NUMBER(function, key)                            \
     API int function(nvmlDevice_t device, u32 *out)      \
     {                                                    \

@@ -112,7 +112,7 @@ SCENARIOS = (
     strict("sw-thermal", "gpu.sw_slowdown", "0x20"),
     fault("application-clocks-changed", {"gpu.applications_clocks": "graphics 1188 MHz"}),
     fault("clocks-capped", {"gpu.clocks_max": "1188 MHz"}),
-    fault("gpu-hot", {"gpu.temperature": "is 92 C", "gpu.temperature_margin": "is -5 C"}),
+    fault("gpu-hot", {"gpu.temperature": "is 89 C", "gpu.temperature_margin": "is -2 C"}),
     fault("memory-hot", {"gpu.temperature_memory": "is 95 C"}),
     strict("gpu-hot --value 60", "gpu.temperature_idle", "is 60 C"),
     fault("power-limit-lost", {"gpu.power_limit": "is 200000", "gpu.power_limit_enforced": "is 200000"}),

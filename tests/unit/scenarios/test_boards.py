@@ -56,7 +56,7 @@ NOT_ON = {
     "remap-many": BEFORE_AMPERE, "remap-pending": BEFORE_AMPERE, "mig-on": {"l4", "v100-sxm"}, "mig-pending": {"l4", "v100-sxm"},
     "mig-layout-lost": set(BOARDS),  # no node here is laid out; test_matrix.py has it
     "retired-pages": set(BOARDS) - BEFORE_AMPERE, "retired-pages-pending": set(BOARDS) - BEFORE_AMPERE,
-    "sram-threshold": set(), "memory-hot": WITHOUT_LINKS, "sxid": WITHOUT_FABRIC | {"b200"}, "application-clocks-changed": {"h200", "b200"},
+    "sram-threshold": set(), "memory-hot": WITHOUT_LINKS, "sxid": WITHOUT_FABRIC | {"b200"},
 }
 # On these boards without a baseline: no table says how many of them a node has, or which reach each other.
 BY_COMPARISON_ON = {

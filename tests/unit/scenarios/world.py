@@ -87,6 +87,10 @@ def binding(library, version=wheels.VERSIONS[-1]):
 
     def load(*_archive):
         ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
+        with open("/proc/self/maps", encoding="utf-8") as stream:
+            others = {line.split()[-1] for line in stream if os.path.basename(library) in line} - {os.path.realpath(library)}
+        if others:  # the binding finds by its name the one that was loaded first
+            raise RuntimeError("this process has loaded %s before: a test has to load the library in a process of its own" % ", ".join(sorted(others)))
         module = importlib.util.module_from_spec(importlib.util.spec_from_loader("pynvml", compiled))
         sys.modules["pynvml"] = module
         compiled.exec_module(module)

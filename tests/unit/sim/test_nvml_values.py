@@ -84,9 +84,12 @@ def test_clocks(make_node, wheel):
                 " (n.nvmlDeviceGetClockInfo, n.nvmlDeviceGetMaxClockInfo, n.nvmlDeviceGetApplicationsClock, n.nvmlDeviceGetDefaultApplicationsClock)]")
     assert make_node().booted().ask(question, wheel) == [
         [345, 345, 2619, 765], [1980, 1980, 2619, 1545], [1980, 1980, 2619, "rc 3"], [1980, 1980, 2619, "rc 3"]]
-    newer = make_node("h200").booted()
-    assert newer.ask(question, wheel)[2:] == [["rc 3"] * 4] * 2
-    assert newer.ask("[rc(n.nvmlDeviceSetApplicationsClocks, handle(), 3201, 1980), rc(n.nvmlDeviceResetApplicationsClocks, handle())]", wheel) == [3, 3]
+    # Boards have application clocks with drivers up to 580 and not with 590, as captures of an H100, a B200 and an H200 show.
+    for driver, expected in (("580.95.05", [[1980, 1980, 3201, "rc 3"]] * 2), ("590.48.01", [["rc 26"] * 4] * 2)):
+        newer = make_node("h200").booted(driver)
+        assert newer.ask(question, wheel)[2:] == expected
+        assert newer.ask("[rc(n.nvmlDeviceSetApplicationsClocks, handle(), 3201, 1980), rc(n.nvmlDeviceResetApplicationsClocks, handle())]", wheel) == (
+            [0, 0] if driver.startswith("580") else [26, 26])
 
 
 @BOTH
@@ -106,10 +109,10 @@ def test_temperatures_are_absolute_or_margins(make_node, wheel):
                 "  for kind in (193, 194, 195, 196)], field(82)]")
     assert make_node("a100-sxm").booted().ask(question, wheel) == [[92, 89, 95, 85], ["rc 3"] * 4, 42]
     both = make_node().booted()
-    assert both.ask(question, wheel) == [[95, 92, 95, 87], [-8, -5, 0, 0], 42]
-    assert make_node("l4").booted().ask(question, wheel) == [[95, 92, "rc 3", 87], [-8, -5, "rc 3", 0], "rc 3"]
+    assert both.ask(question, wheel) == [[95, 89, 95, 87], [-8, -2, 0, 0], 42]
+    assert make_node("l4").booted().ask(question, wheel) == [[92, 89, "rc 3", 87], [-5, -2, "rc 3", 0], "rc 3"]
     both.sim("inject", "set", "temperature_thresholds", "0")
-    assert both.ask(question, wheel) == [["rc 3"] * 4, [-8, -5, 0, 0], 42]
+    assert both.ask(question, wheel) == [["rc 3"] * 4, [-8, -2, 0, 0], 42]
 
 
 def test_margin_temperature(make_node):
@@ -215,3 +218,24 @@ for _ in range(5):
     states.append(raw.raw[24])
 print(json.dumps(states))
 """) == [1, 2, 2, 3, 3]
+
+
+@pytest.mark.parametrize("model, driver, expected", [
+    # Display mode, buffer of accounting, average and instantaneous power (fields 185 and 186): as the captures named in the profiles have them.
+    ("h100-sxm", "580.105.08", ["rc 26", 4000, 71250, 71250]), ("h200", "590.48.01", ["rc 26", 4000, 71250, 71250]),
+    ("a100-sxm", "570.148.08", [1, 4000, "rc 3", 71250]), ("l4", "550.90.07", [1, 4000, 71250, 71250])])
+def test_what_boards_answer_with_the_drivers_that_were_captured(make_node, model, driver, expected):
+    node = make_node(model)
+    node.firmware(driver)
+    node.booted(driver)
+    value_of(node, "power_usage_mw", 71250, gpu="0")
+    assert node.ask("[value(n.nvmlDeviceGetDisplayMode, handle()), value(n.nvmlDeviceGetAccountingBufferSize, handle()), field(185), field(186)]") == expected
+
+
+def test_boards_before_ampere_count_ecc_errors_by_memory(make_node):
+    node = make_node("v100-sxm").booted()
+    node.sim("inject", "ecc-uncorrectable", "--gpu", "0", "--value", "3")
+    question = "[value(n.nvmlDeviceGetMemoryErrorCounter, handle(), kind, 0, place) for kind in (1, 0) for place in range(8)]"
+    # L1, L2, device memory, registers, texture, shared, convergence barrier unit, SRAM
+    assert node.ask(question) == [0, 3, 0, 0, "rc 3", "rc 3", 0, "rc 3", 0, 0, 0, 0, "rc 3", "rc 3", "rc 3", "rc 3"]
+    assert make_node().booted().ask(question)[:8] == ["rc 3", "rc 3", 0, "rc 3", "rc 3", "rc 3", "rc 3", 0]

@@ -117,7 +117,7 @@ def test_default_and_unlocked_go_back(node):
     assert set((row["setting"], str(row["wanted"]), row["status"], row["changed"]) for row in result["settings"]) == {
         ("power_limit_w", "400.0", "changed", True), ("application_clocks_mhz", "{'graphics': 1095, 'memory': 1215}", "same", False),
         ("locked_graphics_clocks_mhz", "unlocked", "unproven", True)}
-    assert node.ask("n.nvmlDeviceGetClockInfo(handle(), 0)") == 345
+    assert node.ask("n.nvmlDeviceGetClockInfo(handle(), 0)") == 210
     again = settings(node, power_limit_w="default", locked_graphics_clocks_mhz={"unlocked": True})
     assert again["changed"] is False
 
@@ -188,6 +188,8 @@ def test_only_what_is_asked_for_is_restored(node):
 
 def test_a_board_without_application_clocks_is_no_failure_unless_asked(make):
     node = make("h200", 1)
+    for name in ("nvmlDeviceGetApplicationsClock", "nvmlDeviceGetDefaultApplicationsClock", "nvmlDeviceSetApplicationsClocks"):
+        node.sim("inject", "error", name, "3")
     result = settings(node, state="restored", baseline=baseline(node))
     assert ("application_clocks_mhz", "not_supported") in rows(result, "setting", "status") and "failed" not in result
     refused = settings(node, application_clocks_mhz={"graphics": 1000, "memory": 1000}, power_limit_w=400)

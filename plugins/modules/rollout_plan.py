@@ -82,11 +82,7 @@ options:
     type: dict
     default: {}
   expected:
-    description:
-      - For each node by its name what it should have, as the option O(gpufleet.lifecycle.gpu_health#module:expect) of
-        M(gpufleet.lifecycle.gpu_health).
-      - A node of which it is not said how many GPUs it has (C(hardware.gpus)), and that has fewer than at least three other nodes of its model,
-        which are two thirds of them, is left out as failed. A rollback takes it back all the same.
+    description: As the option of gpu_health, by node. Where it says no number of GPUs, a node with fewer than most nodes with such GPUs is left out as failed.
     type: dict
     default: {}
   max_down:
@@ -118,8 +114,7 @@ options:
     type: dict
     default: {}
   domain_caps:
-    description:
-      - 'How many nodes of one failure domain may be out at a time, by its key, such as C({rack: 1, nvlink_domain: 2}).'
+    description: 'How many nodes of one failure domain may be out at a time, by its key, such as C({rack: 1, nvlink_domain: 2}).'
     type: dict
     default: {}
   growth_start:
@@ -189,9 +184,7 @@ options:
     type: int
     default: 14400
   on_failure:
-    description:
-      - What the role C(gpu_node_upgrade) is told to do with a node that fails, so that it is a part of what is approved and of the record. This action
-        itself does nothing by it.
+    description: What the role C(gpu_node_upgrade) is told to do with a node that fails, as a part of what is approved and of the record.
     type: str
     choices: [rollback, quarantine, stop]
     default: rollback
@@ -204,14 +197,11 @@ options:
     type: str
     default: ''
   domains:
-    description:
-      - 'For each node by its name, its failure domains by key, such as C({rack: r1, nvlink_domain: "7"}).'
+    description: 'For each node by its name, its failure domains by key, such as C({rack: r1, nvlink_domain: "7"}).'
     type: dict
     default: {}
   domain_group_prefix:
-    description:
-      - A group whose name starts with this is a failure domain of its nodes, V(rack_) one of key C(rack); neighbours in the order are taken from
-        different ones.
+    description: A group whose name starts with this is a failure domain of its nodes, V(rack_) one of key C(rack); neighbours in the order differ in it.
     type: str
     default: rack_
   abandon:

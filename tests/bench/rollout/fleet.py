@@ -68,7 +68,8 @@ class Run:
         (self.collection / "playbooks").mkdir()
         (self.collection / "playbooks" / "upgrade.yml").write_text(text.replace(WINDOW, WAYS[self.way].format(down=self.down)))
 
-    def start(self):
+    def start(self, *arguments):
+        """Begin it, with more ARGUMENTS of ansible-playbook."""
         hosts = {name: {"ansible_connection": "gpufleet.lifecycle.benchnode", "ansible_python_interpreter": sys.executable, "ansible_become": False}
                  for name in self.names}
         variables = {
@@ -87,7 +88,7 @@ class Run:
             GPUFLEET_HOST_TASKS=str(self.place / "tasks.json"), GPUFLEET_MODULES=str(self.place / "modules"), GPUFLEET_STUB_NODES=str(self.nodes),
             HOME=str(self.place), PYTHONDONTWRITEBYTECODE="1",
         )
-        command = [sys.executable, "-m", "ansible", "playbook", "-i", str(inventory), str(self.collection / "playbooks" / "upgrade.yml")]
+        command = [sys.executable, "-m", "ansible", "playbook", "-i", str(inventory), str(self.collection / "playbooks" / "upgrade.yml"), *arguments]
         with open(self.place / "output", "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=str(self.place),
                                             start_new_session=True)

@@ -62,7 +62,7 @@ bench-rollout: setup ## how close a rollout over 100 stand-in nodes comes to the
 	@tests/tools/with.sh main python3 -m tests.bench.rollout $(ARGS)
 
 .PHONY: bench-memory
-bench-memory: setup ## what 500 stand-in nodes in flight cost the controller in memory; as root, fails past its limit of 6 GB
+bench-memory: setup ## what a node in flight costs the controller in memory, with 100 stand-in nodes; as root, fails past its limit of 35 MB
 	@tests/tools/with.sh main python3 -m tests.bench.rollout.memory $(ARGS)
 
 .PHONY: rehearse

@@ -12,9 +12,8 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import trees
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import ArchiveError, Claims, offered, receive
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._parking import job
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._parking.waiting import Waiting
 
 MODULE = "gpufleet.lifecycle.dkms_module"
 STATES = ("built", "prepared")
@@ -29,14 +28,14 @@ class ActionModule(ActionBase):
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
-        self.waiting = Waiting(self, task_vars)
+        _controller.require()
         args = dict(self._task.args)
         for name in ("archives_offered", "archives_sources", "asked"):
             if name in args:
                 raise AnsibleActionFail("%s: set by the action plugin, not by a playbook; remove it from the task" % (name,))
         given = args.pop("archive_dir", None)
         if not given:
-            return dict(result, **job.run(self, self.waiting, MODULE, args, task_vars))
+            return dict(result, **self.module(args, task_vars))
         self.node = (task_vars or {}).get("inventory_hostname")
         if args.get("state", "built") not in STATES or args.get("import_files"):
             raise AnsibleActionFail("%s: archive_dir goes with state=%s and without import_files" % (self.node, " or ".join(STATES)))
@@ -50,29 +49,20 @@ class ActionModule(ActionBase):
         """Ask the node what it needs, have at most one node compile what nobody has, bring the rest, and let the module work."""
         version = args.get("version")
         offer = self.offer(directory, version)
-        asked = self.waiting.note.get("asked")  # when this action goes on after it gave its worker back
-        if not asked:
-            before = dict((name, self.stamp(directory, name)) for name in offer["archives_offered"])
-            answer = job.run(self, self.waiting, MODULE, dict(args, **offer), task_vars, "ask")
-            if answer.get("failed") or not (answer.get("needs_archives") or answer.get("compiles")):
-                return answer
-            asked = dict({name: answer.get(name) or [] for name in ("needs_archives", "compiles", "warnings")}, before=before)
-        since = self.waiting.note.get("claims") or {}
-        timeout_s = int(args.get("build_timeout_s") or BUILD_TIMEOUT_S)
-
-        def rest(seconds, since, waited_for):
-            self.waiting.pause(seconds, asked=asked, claims={"since": since, "waited_for": waited_for})
-
-        with Claims(directory, asked["compiles"], self.node, timeout_s, self.tell, rest, since.get("since"), since.get("waited_for") or ()) as claims:
+        before = dict((name, self.stamp(directory, name)) for name in offer["archives_offered"])
+        answer = self.module(dict(args, **offer), task_vars)
+        if answer.get("failed") or not (answer.get("needs_archives") or answer.get("compiles")):
+            return answer
+        compiles, warnings = answer.get("compiles") or [], list(answer.get("warnings") or [])
+        with Claims(directory, compiles, self.node, int(args.get("build_timeout_s") or BUILD_TIMEOUT_S), self.tell, _controller.pause) as claims:
             offer = self.offer(directory, version)
             # What another node compiled meanwhile. Whether it is of the right source the node sees.
-            arrived = set(name for name in asked["compiles"] if name in offer["archives_offered"] and self.stamp(directory, name) != asked["before"].get(name))
-            needed = sorted(set(asked["needs_archives"]) | arrived)
-            failed = None if "work" in self.waiting.note else self.bring(directory, needed, args.get("store_dir") or trees.STORE, task_vars)
+            arrived = set(name for name in compiles if name in offer["archives_offered"] and self.stamp(directory, name) != before.get(name))
+            needed = sorted(set(answer.get("needs_archives") or []) | arrived)
+            failed = self.bring(directory, needed, args.get("store_dir") or trees.STORE, task_vars)
             if failed:
                 return failed
-            warnings = list(asked["warnings"])
-            answer = self.work(dict(args, asked=True, **offer), asked, task_vars)
+            answer = self.module(dict(args, asked=True, **offer), task_vars)
             warnings += list(answer.get("warnings") or []) + self.keep(directory, answer.get("compiled") or [])
         if warnings:
             answer["warnings"] = warnings
@@ -80,12 +70,8 @@ class ActionModule(ActionBase):
             answer["changed"] = True
         return dict(answer, received=needed, waited_for=claims.waited_for)
 
-    def work(self, args, asked, task_vars):
-        """The module at work. A node that compiles for others keeps its worker, whose life is its claim."""
-        if asked["compiles"]:
-            return self._execute_module(module_name=MODULE, module_args=args, task_vars=task_vars)
-        self.waiting.note["asked"] = asked
-        return job.run(self, self.waiting, MODULE, args, task_vars, "work")
+    def module(self, args, task_vars):
+        return self._execute_module(module_name=MODULE, module_args=args, task_vars=task_vars)
 
     def tell(self, holder):
         display.display("%s: waits for the module that node %s compiles" % (self.node, holder))

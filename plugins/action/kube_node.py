@@ -8,10 +8,10 @@ from __future__ import annotations
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.kube_node import ARGUMENT_SPEC
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change, client, pods
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.course import Course
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import KubeError
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._parking.waiting import Waiting
 
 
 class ActionModule(ActionBase):
@@ -25,17 +25,17 @@ class ActionModule(ActionBase):
         dummy, options = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
         name = options["node_name"] or str((task_vars or {}).get("inventory_hostname") or "")
         course = None
-        waiting = Waiting(self, task_vars)
+        _controller.require()
         try:
             wanted = self.wanted(options)
             api = client.Api(client.Cluster.connect(options["kubeconfig"], options["context"], options["request_timeout_s"]))
-            course = Course(api, name, options["token"], bool(self._task.check_mode), rest=waiting.pause, known=dict(waiting.note))
+            course = Course(api, name, options["token"], bool(self._task.check_mode), sleep=_controller.pause)
             self.go(course, options, wanted)
         except KubeError as exc:
             result.update(failed=True, msg=str(exc), why=exc.why)
         if course is not None:
             result.update(course.answer())
-        result.setdefault("changed", bool(waiting.note.get("changed")))
+        result.setdefault("changed", False)
         if not self._task.diff:
             result.pop("diff", None)
         return result

@@ -16,7 +16,7 @@ from ansible.errors import AnsibleConnectionFailure
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import claim
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_gate import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._parking.waiting import Waiting
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, gate, holds, ledger, proof, report, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction, numbers, owned_view, progress
 
@@ -43,9 +43,9 @@ class ActionModule(RolloutAction):
         # The list of live hosts is as old as this task: every turn is a task of its own, so that the next one sees who has gone.
         present = task_vars.get("ansible_play_hosts")
         patience = min(arguments["patience_s"] * turn, arguments["patience_max_s"])
-        waiting = Waiting(self, task_vars)
-        deadline = waiting.note.get("deadline", time.monotonic() + patience)
-        waited = turn > 1 or "deadline" in waiting.note
+        deadline = time.monotonic() + patience
+        waited = turn > 1
+        _controller.require()
         while True:
             answer = self.foresee(book, phase, node, present) if self.check else self.ask(book, arguments, node, present)
             if not self.check:
@@ -54,7 +54,7 @@ class ActionModule(RolloutAction):
             if answer["answer"] != "wait" or self.check or time.monotonic() >= deadline:
                 break
             waited = True
-            waiting.pause(min(arguments["poll_s"] * random.uniform(0.8, 1.2), max(0.0, deadline - time.monotonic())), deadline=deadline)
+            _controller.pause(min(arguments["poll_s"] * random.uniform(0.8, 1.2), max(0.0, deadline - time.monotonic())))
         mine = answer.pop("claim", None)
         if mine:
             answer["fence"] = self.taken(book, arguments, node, mine, answer["resume"], task_vars)

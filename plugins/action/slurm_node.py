@@ -12,21 +12,14 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._slurm import commands, marks, states
 from ansible_collections.gpufleet.lifecycle.plugins.modules.slurm_node import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._parking.waiting import LEAST_S, Waiting
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
 
 MODULE = "gpufleet.lifecycle.slurm_node"
 LAST_S = 1.0  # what the module itself waits in the end: without any time it would find nothing wrong
-SHARE = 0.25  # of the time that it has waited so far: jobs that have taken hours need not be looked at every ten seconds
 PASSING = tuple(kind for kind, passing, dummy, dummy in commands.TROUBLES if passing)
 # What is kept of an answer: how the node was when it was seen last, and what was done in any part.
 SEEN = ("state", "work", "reason", "hostname", "gres", "slurm_version", "mark", "blockers")
 DONE = ("job", "reservation")
-
-
-def next_look_s(options, waited_s, in_queue):
-    """When to look again. While our own job is in the queue often: once it runs nobody works on the node."""
-    growing = 0 if in_queue else waited_s * SHARE
-    return max(LEAST_S, min(options["slice_s"], max(options["poll_s"], growing)))
 
 
 def owner(answer):
@@ -68,7 +61,7 @@ class ActionModule(ActionBase):
     TRANSFERS_FILES = False
     _supports_check_mode = True
     _supports_async = True
-    clock = staticmethod(time.monotonic)
+    clock, sleep = staticmethod(time.monotonic), staticmethod(time.sleep)
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
@@ -82,31 +75,20 @@ class ActionModule(ActionBase):
         return result
 
     def in_parts(self, args, options, task_vars):
-        waiting = Waiting(self, task_vars)
+        _controller.require()
         args = {name: value for name, value in args.items() if name != "slice_s"}
-        began = waiting.note.get("began", self.clock())
-        earlier = waiting.note.get("earlier", {})
+        began, earlier = self.clock(), {}
         while True:
             waited_s = self.clock() - began
             left_s = options["timeout_s"] - waited_s
-            more = left_s > (LEAST_S + LAST_S if waiting.gives_up else options["slice_s"])
-            if more:
-                seconds = 0 if waiting.gives_up else options["slice_s"]
-            else:
-                seconds = math.ceil(max(LAST_S, left_s))
+            more = left_s > options["slice_s"]
+            seconds = options["slice_s"] if more else math.ceil(max(LAST_S, left_s))
             part = {"waited_s": waited_s, "owner": owner(earlier), "more": more}
             whole = joined(earlier, self._execute_module(module_name=MODULE, module_args=dict(args, timeout_s=seconds, part=part), task_vars=task_vars))
             if not more or not goes_on(earlier, whole):
                 return whole
             earlier = kept(whole)
-            self.wait(waiting, options, began, earlier, bool(whole.get("failed")))
-
-    def wait(self, waiting, options, began, earlier, away):
-        waited_s = self.clock() - began
-        seconds, least = options["poll_s"] if away else 0, 0
-        if waiting.gives_up:
-            seconds, least = next_look_s(options, waited_s, owner(earlier) == marks.NONE), LEAST_S
-        seconds = min(seconds, options["timeout_s"] - LAST_S - waited_s)
-        # What is left may be too short, and then the module waits for it.
-        if seconds > 0 and seconds >= least:
-            waiting.pause(seconds, began=began, earlier=earlier)
+            if whole.get("failed"):  # Slurm is away, and the module did not wait
+                _controller.pause(max(0.0, min(options["poll_s"], options["timeout_s"] - LAST_S - (self.clock() - began))), self.sleep)
+            else:
+                _controller.require()

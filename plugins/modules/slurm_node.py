@@ -66,8 +66,6 @@ options:
     description:
       - For O(state=drained), seconds after which the module answers though O(timeout_s) is not over. The action plugin then has it wait on, so that no
         module waits alone for hours when its controller dies. By itself the module waits for all of O(timeout_s).
-      - With the callback P(gpufleet.lifecycle.many_nodes#callback) the module only looks and answers at once, and the worker is given back until the next look,
-        for O(poll_s) at first and for O(slice_s) at most.
     type: int
   poll_s:
     description:

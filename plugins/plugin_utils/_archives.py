@@ -37,24 +37,23 @@ def offered(directory, version):
 class Claims:
     """Leave to compile archives, one node each. A lock ends with the process that holds it, so that a killed run leaves none behind.
 
-    ``say(node)`` is called once for every node that is waited for; ``waited_for`` lists them. ``rest(seconds, since, waited_for)`` waits between two
-    tries; it may end this process, and whoever makes the claims anew says since when they are waited for (time.monotonic) and for whom so far.
+    ``say(node)`` is called once for every node that is waited for; ``waited_for`` lists them. ``pause(seconds)`` waits between two tries.
     """
 
-    def __init__(self, directory, names, node, timeout_s, say, rest=None, since=None, waited_for=()):
+    def __init__(self, directory, names, node, timeout_s, say, pause=time.sleep):
         self.directory, self.names, self.node, self.timeout_s, self.say = directory, sorted(names), node, timeout_s, say
-        self.rest = rest or (lambda seconds, since, waited_for: time.sleep(seconds))
-        self.since = time.monotonic() if since is None else since
-        self.waited_for = list(waited_for)
+        self.pause = pause
+        self.waited_for = []
         self.stack = contextlib.ExitStack()
 
     def __enter__(self):
         try:
             place = os.path.join(self.directory, CLAIMS)
             os.makedirs(place, mode=0o700, exist_ok=True)
+            deadline = time.monotonic() + self.timeout_s
             # Always in the order of their names: two nodes never wait for each other.
             for name in self.names:
-                self._take(os.path.join(place, name), self.since + self.timeout_s)
+                self._take(os.path.join(place, name), deadline)
         except OSError as exc:
             self.stack.close()
             raise ArchiveError("cannot be written to: %s" % (exc.strerror or exc)) from exc
@@ -75,7 +74,7 @@ class Claims:
                 self.say(holder)
             if time.monotonic() >= deadline:
                 raise ArchiveError("is waited for in vain: after %d s node %s still compiles %s" % (self.timeout_s, holder, os.path.basename(path)))
-            self.rest(POLL_S, self.since, self.waited_for)
+            self.pause(POLL_S)
         handle.truncate(0)
         handle.write(json.dumps({"node": self.node, "pid": os.getpid()}))
         handle.flush()

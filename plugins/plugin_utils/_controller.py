@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import time
 
 from ansible.errors import AnsibleError
 
@@ -40,3 +41,10 @@ def require():
     if pid is None:
         raise ControllerError(why)
     return pid
+
+
+def pause(seconds, sleep=None):
+    """Wait for SECONDS, and refuse to go on when the controller ended meanwhile."""
+    require()
+    (sleep or time.sleep)(seconds)
+    require()

@@ -1,13 +1,17 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The controller dies by SIGKILL while a node works: the next run finds the node's lock, waits or says so, and starts nothing beside it.
+"""What happens to a node's work when its controller dies or its connection breaks.
+
+After a SIGKILL of the controller the next run finds the node's lock, waits or says so, and starts nothing beside it. A connection that breaks ends
+nothing: the controller asks again.
 
 The driver packages are the lab's stubs (tests/lab/stubs.py), one slow to compile and one slow to install.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -47,12 +51,13 @@ def wait_for(what, seconds, problem):
     raise AssertionError(problem)
 
 
-def start_and_kill(host, tmp_path, version, pattern):
-    """Begins the installation and kills the controller, every process of it, once the node is at what the pattern names."""
+@contextlib.contextmanager
+def controller_at(host, tmp_path, version, pattern, more=""):
+    """A controller that installs VERSION, from the moment at which the node is at what the pattern names; in the end all its processes are killed."""
     playbook = tmp_path / "driver.yml"
     playbook.write_text(
         "- hosts: %s\n  become: true\n  roles: [gpufleet.lifecycle.nvidia_driver]\n"
-        "  vars: {nvidia_driver_version: '%s', nvidia_driver_tree_dir: ''}\n" % (NODE, version)
+        "  vars: {nvidia_driver_version: '%s', nvidia_driver_tree_dir: ''%s}\n" % (NODE, version, more)
     )
     log = tmp_path / "controller.log"
     with log.open("w") as out:
@@ -62,9 +67,23 @@ def start_and_kill(host, tmp_path, version, pattern):
     try:
         wait_for(lambda: at_work(host, pattern) or controller.poll() is not None, 120, "the node never came to %r" % pattern)
         assert controller.poll() is None, log.read_text()
+        yield controller, log
     finally:
-        os.killpg(controller.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # all of it has ended
+            os.killpg(controller.pid, signal.SIGKILL)
         controller.wait()
+
+
+def test_a_connection_that_breaks_ends_no_installation(host, tmp_path):
+    with controller_at(host, tmp_path, "535.556.01", "nvidia-kernel-dkms.postinst") as (controller, log):
+        working = at_work(host, "nvidia-kernel-dkms.postinst")
+        # Every SSH session of the node, and not by one of them; it takes new ones.
+        host.check_output("systemd-run --quiet --collect pkill -KILL -f '^sshd: fleet'")
+        wait_for(lambda: at_work(host, "nvidia-kernel-dkms.postinst") == working, 30, "the installation ended with its connection")
+        assert controller.wait(timeout=300) == 0, log.read_text()
+    assert host.check_output("dpkg-query -W -f '${Version}' nvidia-kernel-dkms").startswith("535.556.01")
+    assert host.check_output("dpkg --audit") == ""
+    assert "535.556.01, %s, x86_64: installed" % host.check_output("uname -r") in host.check_output("dkms status")
 
 
 @pytest.mark.parametrize(
@@ -75,7 +94,8 @@ def start_and_kill(host, tmp_path, version, pattern):
     ],
 )
 def test_a_killed_controller_leaves_a_lock_that_the_next_run_respects(host, tmp_path, version, pattern, module):
-    start_and_kill(host, tmp_path, version, pattern)
+    with controller_at(host, tmp_path, version, pattern):
+        pass
     working = at_work(host, pattern)
     assert working, "the node's work has to outlive its controller, or there is nothing to respect"
 

@@ -139,9 +139,3 @@ def shown(node, keys):
     for name, pairs in found.items():
         parts[name] = dict((key, pairs[key]) for key in sorted(keys[name]) if key in pairs)
     return parts
-
-
-def outline(node, keys):
-    """As much of a node as a diff of these keys needs."""
-    parts = shown(node, keys)
-    return {"metadata": {name: parts[name] for name in ("labels", "annotations")}, "spec": {name: parts[name] for name in ("unschedulable", "taints")}}

@@ -15,7 +15,6 @@ import time
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change, mark, operators, pods
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import MARK, ApiError, KubeError, Refused, node_name_problem
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._parking.waiting import LEAST_S
 
 CONFLICTS = 12  # how often somebody else may write first
 LONGEST_WAIT_S = 15
@@ -35,12 +34,9 @@ def utc_now():
 
 
 class Course:
-    """What one task does with one node; RESULT is filled as it goes, and stands when it ends in an error.
+    """What one task does with one node; RESULT is filled as it goes, and stands when it ends in an error."""
 
-    REST(seconds, **known) waits where it takes long. It may end the process; then another course, given what was KNOWN, goes on with the drain.
-    """
-
-    def __init__(self, api, name, token="", check=False, clock=time.monotonic, sleep=time.sleep, rest=None, known=None, date=utc_now):
+    def __init__(self, api, name, token="", check=False, clock=time.monotonic, sleep=time.sleep, date=utc_now):
         self.api = api
         self.name = name
         self.token = token
@@ -48,48 +44,23 @@ class Course:
         self.clock = clock
         self.sleep = sleep
         self.date = date
-        self.rest = rest
         self.before = None
         self.after = None
-        self.stood = None  # what to show as AFTER while this course has changed nothing
         self.began = None  # when it began to wait
         self.waits = {}  # step: how long to wait before its next look
         self.tried = {}  # uid: (when to try again, how long the wait was)
         self.why = {}  # uid: the blocker of the last try
-        self.asked = 0  # requests of the courses before
         self.keys = {"labels": set(), "annotations": {MARK}}
         self.result = {"node": name, "changed": False, "drained": False, "blockers": [], "evicted": [], "left": [], "operators": []}
-        if known:
-            self.take_up(known)
-
-    # From one process to the next
-
-    def known(self):
-        """What the next course needs to end as this one would; of what JSON has."""
-        # What may be changed yet is to be in the diff, too.
-        parts = [key for key in change.labels_of(self.before) if key.startswith(operators.DEPLOY)]
-        return {
-            "began": self.began, "waits": self.waits, "tried": self.tried, "why": self.why, "requests": self.asked + self.api.requests,
-            "changed": self.result["changed"], "evicted": self.result["evicted"], "keys": {name: sorted(keys) for name, keys in self.keys.items()},
-            "before": change.outline(self.before, dict(self.keys, labels=self.keys["labels"].union(parts))),
-            "after": self.stood or change.outline(self.after, self.keys),
-        }
-
-    def take_up(self, known):
-        self.began, self.waits, self.tried, self.why, self.asked = (known[name] for name in ("began", "waits", "tried", "why", "requests"))
-        self.result.update(changed=known["changed"], evicted=known["evicted"])
-        self.keys = {name: set(keys) for name, keys in known["keys"].items()}
-        self.before, self.stood = known["before"], known["after"]
 
     def wait(self, step, deadline):
-        """Before the next look of a step, a little longer each time."""
+        """Before the next look of a step, a little longer each time; refuses to go on when the node was put back meanwhile."""
         grown = self.waits.get(step, FIRST_LOOK_S)
         self.waits[step] = min(grown * 1.5, LONGEST_LOOK_S)
         seconds = max(0.05, min(grown, deadline - self.clock()))
-        if self.rest is None or seconds < LEAST_S:
-            self.sleep(seconds)
-        else:
-            self.rest(seconds, **self.known())
+        self.sleep(seconds)
+        # What others write to the node is no part of our diff: AFTER stays as it is.
+        self.see_closed(self.api.node(self.name))
 
     # Reading
 
@@ -109,10 +80,10 @@ class Course:
         if self.after is not None:
             self.result["mark"] = mark.standing(self.after, self.token)
             self.result["unschedulable"] = change.unschedulable(self.after)
-            self.result["diff"] = {"before": change.shown(self.before, self.keys), "after": change.shown(self.stood or self.after, self.keys)}
+            self.result["diff"] = {"before": change.shown(self.before, self.keys), "after": change.shown(self.after, self.keys)}
         self.result["state"] = "" if self.after is None else "unschedulable" if change.unschedulable(self.after) else "schedulable"
         self.result["waited_s"] = 0.0 if self.began is None else round(self.clock() - self.began, 1)
-        self.result["requests"] = self.asked + self.api.requests
+        self.result["requests"] = self.api.requests
         return self.result
 
     def look(self, policy):
@@ -129,7 +100,7 @@ class Course:
         for attempt in range(CONFLICTS):
             node = self.after
             if attempt:
-                node, self.stood = self.api.node(self.name), None
+                node = self.api.node(self.name)
                 if not self.result["changed"]:
                     self.before = node  # what others wrote is no part of our diff
             wanted = decide(node)
@@ -151,7 +122,6 @@ class Course:
                 self.sleep(0.05 * (attempt + 1) * random.uniform(0.5, 1.5))
                 continue
             self.result["changed"] = True
-            self.stood = None
             return True
         raise KubeError("%s: somebody else wrote to the node object %d times while it was to be changed. Nothing of theirs was overwritten; run again." % (
             self.name, CONFLICTS))
@@ -204,11 +174,6 @@ class Course:
 
     def drain(self, options, wanted, policy):
         self.read()
-        if self.began is not None:
-            self.see_closed()
-            self.api.discover_eviction()
-            self.wait_until_empty(options, policy)
-            return
         listed, decision = self.look(policy)
         self.api.discover_eviction()
         self.permitted()
@@ -221,11 +186,11 @@ class Course:
             self.began = self.clock()
             self.wait_until_empty(options, policy)
 
-    def see_closed(self):
-        """Nobody who put the node back while its pods were waited for is overruled."""
-        if mark.ours(self.after, self.token) is None or not change.unschedulable(self.after):
-            raise KubeError("%s: not cordoned under our mark any more: somebody put it back while its pods were waited for. Ask who needs it, and run again."
-                            % (self.name,))
+    def see_closed(self, node):
+        """Refuse when the node was uncordoned, or its mark removed, while its pods were waited for."""
+        if mark.ours(node, self.token) is None or not change.unschedulable(node):
+            raise KubeError("%s: no longer cordoned under the mark of %s: it was put back into service while its pods were being drained. No further pod "
+                            "is evicted. Ask who needs the node, and run again." % (self.name, self.token))
 
     def wait_until_empty(self, options, policy):
         deadline = self.began + options["timeout_s"]

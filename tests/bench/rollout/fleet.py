@@ -44,8 +44,8 @@ def tree(pid):
 class Run:
     """One rollout over a fleet of its own."""
 
-    def __init__(self, place, way, times, down, scale, forks, callbacks=()):
-        self.place, self.way, self.times, self.down, self.callbacks = place, way, times, down, callbacks
+    def __init__(self, place, way, times, down, scale, forks):
+        self.place, self.way, self.times, self.down = place, way, times, down
         self.nodes = place / "nodes"
         self.collection = place / "collections" / "ansible_collections" / "gpufleet" / "lifecycle"
         self.process = None
@@ -60,7 +60,7 @@ class Run:
 
     def _collection(self):
         # The roles are the real ones.
-        real = ["roles/nvidia_driver"] + ["plugins/callback/%s.py" % name for name in self.callbacks]
+        real = ["roles/nvidia_driver"]
         collection.make(self.collection, real, (OWN, collection.STUB), without=("roles",))
         text = (ROOT / "playbooks" / "upgrade.yml").read_text()
         if text.count(WINDOW) != 1:
@@ -84,7 +84,7 @@ class Run:
         environment.update(
             ANSIBLE_COLLECTIONS_PATH=str(self.place / "collections"), ANSIBLE_CONFIG=str(self.place / "ansible.cfg"), ANSIBLE_FORKS=str(self.forks),
             ANSIBLE_PIPELINING="true", ANSIBLE_INJECT_FACT_VARS="false", ANSIBLE_NOCOLOR="true", ANSIBLE_LOCALHOST_WARNING="false",
-            ANSIBLE_CALLBACKS_ENABLED=",".join("gpufleet.lifecycle." + name for name in ("hosttasks",) + tuple(self.callbacks)),
+            ANSIBLE_CALLBACKS_ENABLED="gpufleet.lifecycle.hosttasks",
             GPUFLEET_HOST_TASKS=str(self.place / "tasks.json"), GPUFLEET_MODULES=str(self.place / "modules"), GPUFLEET_STUB_NODES=str(self.nodes),
             HOME=str(self.place), PYTHONDONTWRITEBYTECODE="1",
         )

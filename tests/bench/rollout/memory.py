@@ -3,13 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How much memory a controller needs for as many nodes in flight.
 
-    tests/tools/with.sh main python3 -m tests.bench.rollout.memory [--nodes 500] [--limit-gb 6] [--timeout 3600] [--without]
+    tests/tools/with.sh main python3 -m tests.bench.rollout.memory [--nodes 100] [--limit-mb 35] [--timeout 3600]
 
-The real playbook over stand-in nodes, all of which may go at a time: each has its leave and downloads its packages, which takes longer than anybody waits.
-From its start on the memory of ansible-playbook and all its workers is added up, by their PSS: pages that processes share count once, in equal parts. Judged is
-the most that was seen, on the way there and for a while in which every node was in flight. Then the run is ended. Exits with 1 if it was more than the limit.
-
-The run has the callback many_nodes; with --without it does not, and every node holds a worker.
+The real playbook over stand-in nodes, all of which may go at a time: each downloads its packages, which takes longer than the benchmark. From its start the
+memory of ansible-playbook and all its workers is added up, by their PSS: pages that processes share count once, in equal parts. Judged is the most that was
+seen while every node was in flight, divided by their number. Then the run is ended. Exits with 1 if it was more than the limit.
 """
 
 from __future__ import annotations
@@ -26,8 +24,8 @@ from tests.tools import workers
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 FOR_EVER_S = 10.0 ** 6
-GB = 10 ** 9
-LEAVE = 3 * GB  # for everybody else on this machine
+MB, GB = 10 ** 6, 10 ** 9
+RESERVE = 3 * GB  # for everything else on this machine
 SAMPLES = 12  # while all are in flight
 
 
@@ -58,8 +56,8 @@ def available():
 
 
 def watch(run, tree, number, timeout_s, every_s):
-    """(most on the way, samples while all are in flight), each (bytes of all, of the first, number of workers)."""
-    way, there, began, told = [], [], time.monotonic(), 0.0
+    """Samples while all are in flight, each (bytes of all, of the first, number of workers)."""
+    there, began, told = [], time.monotonic(), 0.0
     while len(there) < SAMPLES:
         if run.process.poll() is not None:
             raise SystemExit("the run ended with %d before all nodes were in flight:\n%s" % (
@@ -67,10 +65,9 @@ def watch(run, tree, number, timeout_s, every_s):
         if time.monotonic() - began > timeout_s:
             raise SystemExit("after %d s %d of %d nodes were in flight" % (timeout_s, in_flight(run), number))
         now = sample(tree(run.process.pid))
-        way.append(now)
-        if available() < LEAVE:
+        if available() < RESERVE:
             raise SystemExit("LIMIT NOT KEPT: ended at %.2f GB with %d workers, before this machine had less than %.0f GB left" % (
-                now[0] / GB, now[2], LEAVE / GB))
+                now[0] / GB, now[2], RESERVE / GB))
         flying = in_flight(run)
         if flying == number:
             there.append(now)
@@ -78,15 +75,14 @@ def watch(run, tree, number, timeout_s, every_s):
             told = time.monotonic()
             print("  after %4d s: %d of %d nodes in flight, %d workers, %.2f GB" % (told - began, flying, number, now[2], now[0] / GB), flush=True)
         time.sleep(every_s)
-    return max(way), there
+    return there
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--nodes", type=int, default=500, help="nodes in flight (default %(default)s)")
-    parser.add_argument("--limit-gb", type=float, default=6.0, help="of 10^9 bytes (default %(default)s)")
+    parser.add_argument("--nodes", type=int, default=100, help="nodes in flight (default %(default)s)")
+    parser.add_argument("--limit-mb", type=float, default=35.0, help="of 10^6 bytes for each node in flight (default %(default)s)")
     parser.add_argument("--timeout", type=int, default=3600, help="seconds until all are in flight (default %(default)s)")
-    parser.add_argument("--without", action="store_true", help="without the callback many_nodes")
     parser.add_argument("--every", type=float, default=5.0, help="seconds between two looks (default %(default)s)")
     options = parser.parse_args()
     if options.nodes < 1:
@@ -99,20 +95,19 @@ def main():
 
     times = [[0.0, 0.0, 0.0, 0.0, FOR_EVER_S]] * options.nodes
     with tempfile.TemporaryDirectory(prefix="gpufleet-bench-", ignore_cleanup_errors=True) as name:
-        run = fleet.Run(pathlib.Path(name), "window", times, options.nodes, 1, options.nodes, () if options.without else ("many_nodes",))
+        run = fleet.Run(pathlib.Path(name), "window", times, options.nodes, 1, options.nodes)
         began = time.monotonic()
         try:
             run.start()
-            most, there = watch(run, fleet.tree, options.nodes, options.timeout, options.every)
+            there = watch(run, fleet.tree, options.nodes, options.timeout, options.every)
             took = time.monotonic() - began
         finally:
             run.stop()
     whole, first, number = max(there)
-    kept = most[0] <= options.limit_gb * GB
-    print("memory of ansible-playbook and its workers (sum of PSS), %d nodes in flight after %d s, %s the callback many_nodes:" % (
-        options.nodes, took, "without" if options.without else "with"))
-    print("  while all are in flight: %.2f GB, of which the playbook itself %.2f GB and %d workers" % (whole / GB, first / GB, number))
-    print("  most at any time: %.2f GB with %d workers (limit %g GB)" % (most[0] / GB, most[2], options.limit_gb))
+    kept = whole / options.nodes <= options.limit_mb * MB
+    print("memory of ansible-playbook and its workers (sum of PSS), %d nodes in flight after %d s:" % (options.nodes, took))
+    print("  %.2f GB, of which the playbook itself %.2f GB and %d workers" % (whole / GB, first / GB, number))
+    print("  %.1f MB for each node in flight (limit %g MB)" % (whole / options.nodes / MB, options.limit_mb))
     print("limit kept" if kept else "LIMIT NOT KEPT")
     return 0 if kept else 1
 

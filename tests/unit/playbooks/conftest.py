@@ -219,6 +219,8 @@ class Fleet:
             "gpu_node_upgrade_gate_patience": 3,
             "gpu_node_upgrade_gate_patience_max": 6,
             "gpu_node_upgrade_gate_poll": 0.5,
+            "kernel_hold_poll": 1,
+            "nvidia_driver_poll": 1,
             "rollout_version": NEW,
         }
         path = self.directory / "inventory.json"

@@ -59,6 +59,14 @@ def test_each_environment_runs_what_can_differ_there(environment, mark):
     assert " -m {0} tests/unit ".format(mark) in script
 
 
+@pytest.mark.parametrize(("wanted", "cleans"), [
+    ([], True), (["molecule"], True), (["molecule-interrupt"], True), (["ruff"], False), (["unit", "lint"], False), (["ruff", "molecule-interrupt"], True),
+])
+def test_what_cleans_up_after_a_group_is_part_of_every_run_of_it(wanted, cleans):
+    chosen = [stage.name for stage in stages.choose(stages.all_stages(), wanted)]
+    assert ("molecule-destroy" in chosen) == cleans and set(wanted) - set(stages.GROUPS) <= set(chosen)
+
+
 def test_the_scenarios_of_the_gate_run_exactly_once():
     assert (ROOT / stages.SCENARIOS).is_dir()
     running = []

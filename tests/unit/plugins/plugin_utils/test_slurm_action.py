@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The action plugin of slurm_node: a drain in slices, in one process and in many, ends as one that was never divided."""
+"""The action plugin of slurm_node: a drain in slices ends as one that was not divided."""
 
 from __future__ import annotations
 
@@ -31,41 +31,16 @@ ARGS = {"node_name": "n1", "state": "drained", "token": "tok-1", "reason": "driv
 PARAMS = tuple(slurm_node.ARGUMENT_SPEC)
 
 
-class Ended(Exception):
-    """The worker's process has."""
-
-
-class FakeWaiting:
-    """What Waiting does, with the cluster's clock: it sleeps, or ends the process and gives the note to the next one."""
-
-    def __init__(self, cluster, gives_up):
-        self.cluster, self.gives_up, self.note, self.pauses = cluster, gives_up, {}, []
-
-    def __call__(self, action, task_vars):
-        self.note = json.loads(json.dumps(self.note)) if self.gives_up else {}
-        return self
-
-    def pause(self, seconds, **note):
-        self.note.update(note)
-        self.pauses.append(seconds)
-        self.cluster.sleep(seconds)
-        if self.gives_up:
-            raise Ended
-
-
 class Run:
     """The action with the real Task of the module on a cluster of which only the time is not real. COST_S: what a call of the module takes besides."""
 
-    def __init__(self, cluster, gives_up=False, cost_s=0.0, check=False, diff=True, async_val=0):
+    def __init__(self, cluster, cost_s=0.0, check=False, diff=True, async_val=0):
         self.cluster, self.cost_s, self.check, self.diff, self.async_val = cluster, cost_s, check, diff, async_val
-        self.waiting = FakeWaiting(cluster, gives_up)
-        self.calls = []
-        self.looks = []
+        self.calls, self.pauses = [], []
 
     def module(self, module_name, module_args, task_vars, wrap_async=0):
         assert module_name == slurm_node.MODULE and set(module_args) <= set(PARAMS)
         self.calls.append(dict(module_args))
-        self.looks.append(self.cluster.now)
         self.cluster.sleep(self.cost_s)
         cluster = self.cluster
         params = dict(fake_slurm.OPTIONS, **module_args)
@@ -85,17 +60,16 @@ class Run:
 
     def __call__(self, **args):
         args = dict(ARGS, **args)
-        while True:
-            what = mock.Mock(args=args, async_val=self.async_val, check_mode=self.check, diff=self.diff, action="x", environment=None)
-            action = slurm_node.ActionModule(what, mock.Mock(), mock.Mock(check_mode=self.check), DataLoader(), mock.Mock(), mock.Mock())
-            action._load_name = "x"
-            action.clock = lambda: self.cluster.now
-            action._execute_module = self.module
-            try:
-                with mock.patch.object(slurm_node, "Waiting", self.waiting):
-                    return action.run(task_vars={"inventory_hostname": "a1"})
-            except Ended:
-                continue
+        what = mock.Mock(args=args, async_val=self.async_val, check_mode=self.check, diff=self.diff, action="x", environment=None)
+        action = slurm_node.ActionModule(what, mock.Mock(), mock.Mock(check_mode=self.check), DataLoader(), mock.Mock(), mock.Mock())
+        action._load_name = "x"
+        action.clock, action.sleep = lambda: self.cluster.now, self.sleep
+        action._execute_module = self.module
+        return action.run(task_vars={"inventory_hostname": "a1"})
+
+    def sleep(self, seconds):
+        self.pauses.append(seconds)
+        self.cluster.sleep(seconds)
 
 
 def undivided(cluster, **options):
@@ -144,13 +118,12 @@ def timeless(result):
     return json.loads(re.sub(r"\d+:00( left)?", "TIME", text))
 
 
-@pytest.mark.parametrize("gives_up", [False, True])
 @pytest.mark.parametrize("course", COURSES)
-def test_it_ends_as_if_it_had_not_been_divided(course, gives_up):
+def test_it_ends_as_if_it_had_not_been_divided(course):
     make, options = COURSES[course]
     whole, parts = make(), make()
     expected = undivided(whole, **options)
-    found = Run(parts, gives_up)(**options)
+    found = Run(parts)(**options)
     found.pop("trouble", None)
     assert timeless(found) == timeless(expected)
     for name in ("calls", "state", "reason", "own", "reservations"):
@@ -166,42 +139,16 @@ def test_slices_are_all_that_the_module_waits():
     run = Run(Cluster(jobs=[LONG]), cost_s=1.5)
     result = run(timeout_s=200, on_timeout="keep")
     assert [call["timeout_s"] for call in run.calls] == [60, 60, 60, 16] and [call["part"]["more"] for call in run.calls] == [True, True, True, False]
-    assert [call["part"]["owner"] for call in run.calls] == ["none", "ours", "ours", "ours"] and run.waiting.pauses == []
+    assert [call["part"]["owner"] for call in run.calls] == ["none", "ours", "ours", "ours"] and run.pauses == []
     assert result["failed"] and result["waiting"] and result["msg"].startswith("n1 is not empty after 200 s, 1 job holds it: job 13 (user lee")
     assert result["changed"] and result["diff"]["before"] == {"state": "MIXED", "reason": ""}
 
 
-def test_where_the_worker_is_given_back_the_module_only_looks():
-    run = Run(Cluster(jobs=[LONG]), gives_up=True, cost_s=0.5)
-    result = run(timeout_s=600, slice_s=60)
-    assert [call["timeout_s"] for call in run.calls[:-1]] == [0] * (len(run.calls) - 1) and 1 <= run.calls[-1]["timeout_s"] <= 2
-    gaps = run.waiting.pauses
-    assert gaps[:4] == [10, 10, 10, 10] and gaps == sorted(gaps[:-1]) + gaps[-1:] and max(gaps) == 60 and min(gaps) >= 2
-    assert result["failed"] and result["waiting"] and result["changed"] and "not empty after 60" in result["msg"] and "lifted" in result["msg"]
-    assert run.cluster.calls == [DRAINS, RESUMES] and 600 <= run.cluster.now <= 604
-
-
-def test_a_worker_is_not_given_back_for_a_moment():
-    run = Run(Cluster(jobs=[("12", "kim", 7, "RUNNING")]), gives_up=True)
-    assert run(timeout_s=600, slice_s=1, poll_s=0.2)["drained"] and run.waiting.pauses == [2, 2, 2, 2]
-    run = Run(Cluster(jobs=[LONG]), gives_up=True)
-    assert run(timeout_s=1, slice_s=1, poll_s=0.2)["waiting"] and run.waiting.pauses == [] and len(run.calls) == 1
-
-
-def test_a_job_of_our_own_is_looked_after_while_it_is_in_the_queue():
-    cluster = later(Cluster(jobs=[("12", "kim", 5000, "RUNNING")]), 5000, lambda it: it.own.update({"77": "RUNNING"}))
-    run = Run(cluster, gives_up=True)
-    result = run(timeout_s=9000, method="job", slice_s=600)
-    assert result["drained"] and result["job"] == "77" and set(run.waiting.pauses) == {10}, "once it runs nobody else works there"
-    assert [call.split()[0] for call in cluster.calls] == ["sbatch", "scontrol", "scancel"]
-
-
-@pytest.mark.parametrize("gives_up", [False, True])
-def test_a_slurm_that_is_away_is_not_hammered(gives_up):
+def test_a_slurm_that_is_away_is_not_hammered():
     cluster = later(Cluster(jobs=[LONG]), 100, lambda it: it.answers.update(scontrol=answers.AWAY))
-    run = Run(cluster, gives_up)
+    run = Run(cluster)
     result = run(timeout_s=600)
-    assert result["failed"] and result["trouble"] == "unreachable" and len(run.calls) < 40 and 600 <= cluster.now < 620
+    assert result["failed"] and result["trouble"] == "unreachable" and set(run.pauses[:-1]) == {10} and len(run.calls) < 60 and 600 <= cluster.now < 620
     assert result["mark"]["owner"] == "ours" and result["changed"], "whoever cleans up knows of the drain"
 
 
@@ -214,7 +161,7 @@ def test_a_slurm_that_is_away_is_not_hammered(gives_up):
     ({"timeout_s": 100}, False, 500),
 ])
 def test_elsewhere_the_module_is_all(args, check, async_val):
-    run = Run(Cluster(), gives_up=True, check=check, async_val=async_val)
+    run = Run(Cluster(), check=check, async_val=async_val)
     run.module = mock.Mock(return_value={"changed": False, "said": 1})
     args = {name: value for name, value in dict(ARGS, **args).items() if value is not None}
     with mock.patch.dict(ARGS, args, clear=True):
@@ -231,9 +178,8 @@ def test_options_as_they_come_from_templates_and_ones_that_are_none():
 
 @pytest.mark.parametrize("answer", [
     {"unreachable": True, "msg": "no route"}, {"failed": True, "msg": "MODULE FAILURE"}, {"failed": True, "trouble": "permission"}])
-@pytest.mark.parametrize("gives_up", [False, True])
-def test_what_does_not_pass_ends_it_and_what_was_done_is_told(gives_up, answer):
-    run = Run(Cluster(jobs=[LONG]), gives_up)
+def test_what_does_not_pass_ends_it_and_what_was_done_is_told(answer):
+    run = Run(Cluster(jobs=[LONG]))
     real = run.module
     run.module = lambda **words: real(**words) if not run.calls else dict(answer)
     result = run(timeout_s=600)

@@ -12,8 +12,6 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words imp
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._kube.fake import FakeApi, budget, refusal
 from tests.lab.kube.objects import node, pod
 
-# Runs on main only: it decides; all it takes of the parked actions is a number, and the cluster is a stand-in.
-
 OPTIONS = {"operators": "pause", "reason": "why", "timeout_s": 60, "grace_period_s": None}
 
 

@@ -14,7 +14,7 @@ pytest.importorskip("ansible", reason="only the controller has workers")
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.action import reboot
 
-from ansible_collections.gpufleet.lifecycle.plugins.action import driver_packages, driver_reload
+from ansible_collections.gpufleet.lifecycle.plugins.action import dkms_module, driver_reload
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import claim
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
 
@@ -79,7 +79,7 @@ def test_no_node_reboots_for_a_playbook_that_ended(parent, monkeypatch, dies_at,
     assert len(node.calls) <= 4 and not [call for call in node.calls if "shutdown" in call], node.calls
 
 
-@pytest.mark.parametrize("kind", [driver_reload, driver_packages])
+@pytest.mark.parametrize("kind", [driver_reload, dkms_module])
 def test_nothing_begins_for_a_playbook_that_ended(parent, monkeypatch, kind):
     parent.pid = 99999
     node = Node(parent)
@@ -88,13 +88,30 @@ def test_nothing_begins_for_a_playbook_that_ended(parent, monkeypatch, kind):
     assert node.calls == []
 
 
-def test_nobody_waits_for_a_playbook_that_ended(parent, begin):
-    waiting = begin()
-    waiting.pause(1)
+def test_nothing_waits_for_a_playbook_that_ended(parent):
+    slept = []
+    _controller.pause(1, slept.append)
     parent.pid = 99999
     with pytest.raises(_controller.ControllerError, match="has ended"):
-        waiting.pause(2)
-    assert waiting.slept == [1]
+        _controller.pause(2, slept.append)
+    assert slept == [1]
+
+
+def test_nothing_goes_on_after_a_wait_in_which_the_playbook_ended(parent):
+    with pytest.raises(_controller.ControllerError, match="has ended"):
+        _controller.pause(1, lambda seconds: setattr(parent, "pid", 99999))
+
+
+@pytest.mark.parametrize("answer, required", [
+    ({"rebooted": True, "changed": True, "elapsed": 75}, False),
+    ({"rebooted": True, "failed": True, "elapsed": 900, "msg": "Timed out"}, False),
+    ({"failed": True, "msg": "the command was refused"}, True),
+])
+def test_what_the_reboot_answered_is_the_result(parent, monkeypatch, answer, required):
+    monkeypatch.setattr(reboot.ActionModule, "run", lambda this, task_vars: dict(answer))
+    result = Node(parent).run(driver_reload, monkeypatch, reboot=True, reboot_timeout=900)
+    assert result["reboot_required"] is required and result["rebooted"] is answer.get("rebooted", False)
+    assert {name: result.get(name) for name in answer} == answer
 
 
 @pytest.mark.parametrize("environment", [[], [{"LC_ALL": "C"}], [{"GPUFLEET_FENCE": ""}]])

@@ -75,6 +75,7 @@ class Run:
         variables = {
             "gpufleet_artifact_dir": str(self.place / "artifacts"), "rollout_version": NEW, "rollout_max_down": self.down,
             "nvidia_driver_flavour": "open", "gpu_node_upgrade_gate_poll": 0.2, "gpu_node_upgrade_gate_patience": 60, "rollout_node_s": 60,
+            "nvidia_driver_timeout": 0,  # over the connection: a step ends when its time is over, and not at the next question
         }
         inventory = self.place / "inventory.json"
         inventory.write_text(json.dumps({"all": {"children": {"gpu_nodes": {"hosts": hosts}}, "vars": variables}}))

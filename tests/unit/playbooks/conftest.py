@@ -205,6 +205,7 @@ class Fleet:
                 "ansible_connection": "gpufleet.lifecycle.stubnode",
                 "ansible_python_interpreter": str(self.python),
                 "ansible_become": False,
+                "ansible_async_dir": str(self.nodes / name / "async"),
                 "gpu_node_upgrade_state_dir": str(self.nodes / name / "state"),
             }
             for name in self.names

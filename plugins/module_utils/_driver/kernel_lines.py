@@ -14,6 +14,8 @@ from __future__ import annotations
 import collections
 import re
 
+from . import host_lines
+
 MAX_LINE = 4096
 MAX_TEXT = 300
 
@@ -146,7 +148,8 @@ def parse(line, driver=None):
     found = UNSIGNED.search(line)
     if found:
         return {"kind": "module_unsigned", "pci": None, "module": found.group(1), "text": short(line)}
-    return None
+    event = host_lines.parse(line)
+    return dict(event, pci=None, text=short(line)) if event else None
 
 
 def _named_gpu(line):

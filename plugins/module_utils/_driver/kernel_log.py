@@ -355,4 +355,4 @@ def _key(event):
             event.get("reset"), event.get("drain_reset"), event.get("version"), event.get("link"), tuple(event.get("registers") or ()),
             recovery.get("to"), recovery.get("to_text"),
             nvlink.get("unit"), nvlink.get("fatal"), nvlink.get("intr_info"), nvlink.get("error_status"), event.get("client"), event.get("module"),
-            event.get("cause"), event.get("driver"))
+            event.get("cause"), event.get("driver"), event.get("what"), event.get("device"))

@@ -72,6 +72,7 @@ STRICTEST = {
     "smoke_clock_difference_percent": 0,
     # The kernel log.
     "kernel_log_reach_min_h": 1000000,
+    "network_link_downs_max": 0,
     "xid_burst_s": 0,
     "xid_warn_bursts_max": 0,
 }

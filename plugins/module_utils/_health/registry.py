@@ -23,6 +23,7 @@ from . import (
     fabric_services,
     gpus,
     hardware,
+    host_log,
     identity,
     memory,
     mig,
@@ -78,6 +79,7 @@ FAMILIES = (
     services,
     containers,
     node,
+    host_log,
     smoke,
 )
 TABLE = tuple(row for family in FAMILIES for row in family.ROWS)

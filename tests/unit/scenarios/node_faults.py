@@ -18,7 +18,7 @@ COUNTED = {"gpu.count": "not counted", "gpu.on_bus": "2 GPUs"}
 # What is not known as long as NVML does not answer.
 SILENT = dict(COUNTED, **{"nvml.library_match": "not known", "driver.nvml": "not known", "driver.versions_agree": "the driver that NVML talks to"})
 UNLOADED = dict(NO_GPU, **{"nvml.answers": "DRIVER_NOT_LOADED (9)", "driver.loaded": "not loaded", "node.device_nodes": "/dev/nvidiactl"})
-LOG = ("gpu.xid", "gpu.fallen_off", "gpu.init_failed", "driver.client_mismatch", "node.sxid", "node.kernel_oops")
+LOG = ("gpu.xid", "gpu.fallen_off", "gpu.init_failed", "driver.client_mismatch", "node.sxid", "node.kernel_oops", "node.network_log", "node.storage_log")
 ACROSS_BOOTS = {"gpu.persistence": red("is 0", *BOTH), "node.gdr_modules": "nvidia_peermem"}
 
 
@@ -218,6 +218,10 @@ SCENARIOS = (
     scenario("the taint cannot be read", remove("proc/sys/kernel/tainted"), {}, {"node.kernel_taint": "taint"}),
     scenario("the kernel broke in the driver", log("BUG: unable to handle page fault for address: 0\nRIP: 0010:nv_ioctl+0x1/0x2 [nvidia]"),
              {"node.kernel_oops": "unable to handle page fault"}),
+    scenario("a network adapter is broken", log("mlx5_core 0000:5e:00.0: poll_health:756:(pid 0): Fatal error 1 detected"),
+             {"node.network_log": "0000:5e:00.0"}, rules={"strict": ["node.network_log"]}),
+    scenario("a disk is broken", log("I/O error, dev nvme0n1, sector 2048 op 0x0:(READ) flags 0x80700 phys_seg 1 prio class 2"),
+             {"node.storage_log": "nvme0n1"}, rules={"strict": ["node.storage_log"]}),
     scenario("the log is gone", remove("dev/kmsg"), {}, log_gone("does not exist")),
     scenario("the log was overwritten", ("log one", "log --forget 1000"), {}, log_gone("holds no record")),
     scenario("the reboot did not happen", nothing, {"node.boot": "still in the boot"}, expect={"reboot": True}),

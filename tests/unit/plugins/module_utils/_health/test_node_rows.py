@@ -9,6 +9,7 @@ import copy
 
 import pytest
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import host_lines
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import units as unit_reader
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import (
     containers,
@@ -16,6 +17,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import 
     devices,
     driver_files,
     fabric_services,
+    host_log,
     model,
     network,
     node,
@@ -29,7 +31,7 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._hea
 
 # Runs on main only: it judges; the patterns take names and versions apart, and no file or program is read.
 
-FAMILIES = (containers, cuda, devices, driver_files, fabric_services, network, node, nvml, services, versions)
+FAMILIES = (containers, cuda, devices, driver_files, fabric_services, host_log, network, node, nvml, services, versions)
 ROWS = dict((row.ident, row) for family in FAMILIES for row in family.ROWS)
 OTHER = "550.54.15"
 GONE = object()
@@ -709,6 +711,44 @@ def kernel_log(*kinds, **change):
 ])
 def test_oops(log, expected):
     assert said("node.kernel_oops", {"kernel_log": log}, phase="post") == expected
+
+
+HOUR_US = 3600 * 10 ** 6
+
+
+def host_events(kind, what, number=1, every_us=HOUR_US, last_us=99 * HOUR_US, **more):
+    """NUMBER events of a device, the last of them at LAST_US, in a log that was read at hour 100."""
+    events = [dict(event(kind), what=what, device="d0", monotonic_us=last_us - each * every_us, **more) for each in range(number)]
+    return kernel_log(events=events, counted={"events": number, "suppressed": 0}, read_at_us=100 * HOUR_US)
+
+
+@pytest.mark.parametrize("ident, log, expected", [
+    ("node.network_log", kernel_log("oops"), "pass"),
+    ("node.network_log", host_events("network", "cable"), "pass*"),
+    ("node.network_log", host_events("network", "cable", written_by="a process"), "pass"),
+    ("node.network_log", host_events("network", "link_down", 5), "pass"),
+    ("node.network_log", host_events("network", "link_down", 6), "pass*"),
+    ("node.network_log", host_events("network", "link_down", 6, written_by="a process"), "pass"),
+    ("node.network_log", host_events("network", "link_down", 60, every_us=1000), "pass"),  # one failure of the link in many lines
+    ("node.network_log", host_events("network", "link_down", 60, last_us=70 * HOUR_US), "pass"),  # more than a day ago
+    ("node.network_log", host_events("storage", "io_error"), "pass"),
+    ("node.network_log", kernel_log(complete=False), "unknown"),
+    ("node.network_log", None, "unknown"),
+    ("node.storage_log", kernel_log("oops"), "pass"),
+    ("node.storage_log", host_events("storage", "io_error"), "pass*"),
+    ("node.storage_log", host_events("storage", "read_only"), "pass*"),
+    ("node.storage_log", host_events("storage", "io_error", written_by="a process"), "pass"),
+    ("node.storage_log", host_events("network", "cable"), "pass"),
+    ("node.storage_log", kernel_log(complete=None), "unknown"),
+    ("node.storage_log", None, "unknown"),
+])
+def test_what_the_kernel_logged_of_network_and_disks(ident, log, expected):
+    assert said(ident, {"kernel_log": log}, phase="post", limits={"network_link_downs_max": 5}) == expected
+
+
+def test_every_thing_that_a_line_can_say_has_a_meaning():
+    for kind, meanings in (("network", dict(host_log.NETWORK, link_down="counted")), ("storage", host_log.STORAGE)):
+        assert {what for what, pattern in dict(host_lines.KINDS)[kind]} == set(meanings)
 
 
 @pytest.mark.parametrize(("now", "old", "reboot", "expected"), [

@@ -8,6 +8,9 @@ python3 -m tests.tools.docs            write what differs
 python3 -m tests.tools.docs --check    write nothing; name what differs and exit 1; lint the modules' documentation as well
 
 Runs in the environment `main` (ansible-doc, antsibull-docs and PyYAML are there); `make docs` and `make lint` see to that.
+
+antsibull-docs writes reStructuredText for a site built with Sphinx; these pages are Markdown, read in the repository itself. Its parser of the markup and its
+linter are used.
 """
 
 from __future__ import annotations

@@ -6,46 +6,63 @@
 from __future__ import annotations
 
 import json
-import re
 
-# A value in semantic markup escapes ")" and "\" with a backslash.
-_VALUE = r"((?:[^\\)]|\\.)*)"
-_SEMANTIC = re.compile(r"\b(O|V|RV|E|C|M|P|B|I|U|R|L)\(" + _VALUE + r"\)")
-_RULE = re.compile(r"\bHORIZONTALLINE\b")
+from antsibull_docs_parser.format import Formatter, format_paragraphs
+from antsibull_docs_parser.parser import Context, Whitespace, parse
 
 
-def _unescape(text):
-    return re.sub(r"\\(.)", r"\1", text)
+class _Markdown(Formatter):
+    """Plain Markdown that reads well as a file, too: no HTML, and nothing escaped."""
 
+    def format_error(self, part):
+        raise ValueError("%s: %s" % (part.source, part.message))
 
-def _name_only(text):
-    """`ns.coll.plugin#type:option=value` and `ret.value` come down to what a reader looks for."""
-    text = re.sub(r"^[a-z0-9_.]+#[a-z]+:(?:[a-z_]+:)?", "", text)
-    return text
+    def format_text(self, part):
+        return part.text
 
+    def format_bold(self, part):
+        return "**{0}**".format(part.text)
 
-def _render(match):
-    kind, value = match.group(1), _unescape(match.group(2))
-    if kind in ("O", "RV"):
-        return "`{0}`".format(_name_only(value).replace("=", ": ", 1))
-    if kind in ("V", "E", "C", "M"):
-        return "`{0}`".format(value)
-    if kind == "P":
-        return "`{0}`".format(value.split("#", 1)[0])
-    if kind == "B":
-        return "**{0}**".format(value)
-    if kind == "I":
-        return "*{0}*".format(value)
-    if kind == "U":
-        return "<{0}>".format(value)
-    text, dummy, target = value.partition(",")
-    return "[{0}]({1})".format(text.strip(), target.strip()) if kind == "L" else text.strip()
+    def format_italic(self, part):
+        return "*{0}*".format(part.text)
+
+    def format_code(self, part):
+        return "`{0}`".format(part.text)
+
+    def format_horizontal_line(self, part):
+        return ""
+
+    def format_link(self, part):
+        return "[{0}]({1})".format(part.text, part.url)
+
+    def format_url(self, part):
+        return "<{0}>".format(part.url)
+
+    def format_rst_ref(self, part):
+        return part.text
+
+    def format_module(self, part, url):
+        return "`{0}`".format(part.fqcn)
+
+    def format_plugin(self, part, url):
+        return "`{0}`".format(part.plugin.fqcn)
+
+    def format_env_variable(self, part):
+        return "`{0}`".format(part.name)
+
+    def format_option_value(self, part):
+        return "`{0}`".format(part.value)
+
+    def format_option_name(self, part, url):
+        return "`{0}`".format(part.name if part.value is None else "{0}: {1}".format(part.name, part.value))
+
+    format_return_value = format_option_name
 
 
 def inline(text):
-    """One paragraph of documentation, as Markdown on one line."""
-    text = _RULE.sub("", " ".join(str(text).split()))
-    return _SEMANTIC.sub(_render, text)
+    """One paragraph of documentation, as Markdown on one line. ValueError for markup that Ansible would not understand."""
+    parsed = parse(" ".join(str(text).split()), Context(), whitespace=Whitespace.STRIP)
+    return format_paragraphs(parsed, _Markdown(), par_start="", par_end="", par_sep=" ", par_empty="")
 
 
 def paragraphs(description):

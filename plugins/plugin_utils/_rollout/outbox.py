@@ -7,7 +7,8 @@ Private to the collection: it may change at any time.
 
 The events themselves are the queue: what counts is how far it was told. One sender at a time holds a lease. Before it posts it writes
 which event, afterwards that it arrived, so that a crash loses nothing, and repeats nothing but what may not have arrived; such a repeat
-says that it is one. The URL is a secret: it travels through a pipe and is never written anywhere.
+says that it is one. The URL is a secret: it travels through a pipe and is never written anywhere. Ansible's uri and notification modules post once, from a task
+of a play, and know nothing of what an earlier run had told.
 """
 
 from __future__ import annotations

@@ -18,7 +18,9 @@ import time
 import typing as t
 import urllib.error
 import urllib.parse
-import urllib.request
+
+from ansible.module_utils.urls import ConnectionError as UrlsError
+from ansible.module_utils.urls import open_url
 
 LARGEST = 1 << 20
 
@@ -36,13 +38,6 @@ class Answer:
     status: int
     body: bytes
     retry_after_s: t.Optional[float] = None
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A secret goes where it was meant to go, and nowhere else."""
-
-    def redirect_request(self, req, fp, code, msg, headers, newurl):
-        return None
 
 
 def complaint(url):
@@ -89,18 +84,18 @@ def request(url, timeout_s, body=None, headers=None):
 
 def _ask(outcome, url, timeout_s, body, headers):
     until = time.monotonic() + timeout_s
-    opener = urllib.request.build_opener(_NoRedirect)
+    # No redirects and no netrc: a secret goes where it was meant to go, and nowhere else.
+    options = {"timeout": timeout_s, "follow_redirects": "none", "use_netrc": False, "http_agent": "gpufleet.lifecycle"}
     try:
-        asked = urllib.request.Request(url, data=body, headers=headers, method="GET" if body is None else "POST")
         try:
-            with opener.open(asked, timeout=timeout_s) as response:
+            with open_url(url, data=body, headers=headers, method="GET" if body is None else "POST", **options) as response:
                 outcome.append(_answer(response, until))
         except urllib.error.HTTPError as found:
             with found:
                 outcome.append(_answer(found, until))
     except urllib.error.URLError as exc:
         outcome.append(WebError(_why(exc.reason, url), sent=not isinstance(exc.reason, (ConnectionRefusedError, socket.gaierror, ssl.SSLError))))
-    except (OSError, http.client.HTTPException, ValueError) as exc:
+    except (OSError, http.client.HTTPException, ValueError, UrlsError) as exc:
         outcome.append(WebError(_why(exc, url)))
 
 

@@ -45,6 +45,12 @@ def test_markup_becomes_markdown(text, wanted):
     assert markup.inline(text) == wanted
 
 
+@pytest.mark.parametrize("text", ["O(unfinished", "P(no type)", "M(no_collection)"])
+def test_markup_that_ansible_does_not_understand_is_refused(text):
+    with pytest.raises(ValueError):
+        markup.inline(text)
+
+
 @pytest.mark.parametrize(
     ("value", "wanted"), [(True, "true"), ("", '""'), ("a b", "a b"), (["x"], '["x"]'), (3, "3"), ({"b": 1, "a": None}, '{"a": null, "b": 1}')]
 )

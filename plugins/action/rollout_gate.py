@@ -14,7 +14,7 @@ import uuid
 
 from ansible.errors import AnsibleConnectionFailure
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import claim
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_gate import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, gate, holds, ledger, proof, report, state

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    # _driver.lock.ARGUMENTS
+    # _node.lock.ARGUMENTS
     DOCUMENTATION = r"""
 options:
   lock_timeout_s:

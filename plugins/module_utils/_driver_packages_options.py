@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ._driver import lock
+from ._node import lock
 
 ARGUMENT_SPEC = dict(
     version=dict(type="str"),

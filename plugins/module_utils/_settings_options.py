@@ -9,7 +9,7 @@ Private to the collection: it may change at any time.
 
 from __future__ import annotations
 
-from ._driver import lock
+from ._node import lock
 
 
 def _locked():

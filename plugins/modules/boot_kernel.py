@@ -78,8 +78,9 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import boot_default, kernels, lock, versions
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.runner import Runner
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import boot_default, kernels
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import lock, versions
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.runner import Runner
 
 ROOT = "/"
 

@@ -196,9 +196,10 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import lock, reload
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import reload
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.reload_task import Task
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.runner import Runner
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import lock
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.runner import Runner
 
 SERVICES = ["nvidia-dcgm-exporter.service", "nvidia-dcgm.service", "nvidia-fabricmanager.service", "nvidia-persistenced.service"]
 

@@ -275,7 +275,7 @@ def main():
     result = describe(answer["snapshot"])
     if module.params["holders"]:
         # Compiled only for those who ask.
-        from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import holders
+        from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import holders
 
         result["holders"] = holders.read()
     if module.params["fail_if_unavailable"] and not result["nvml_available"]:

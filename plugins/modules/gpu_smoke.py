@@ -296,7 +296,7 @@ needs_binding:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _smoke_options as options
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.runner import Runner
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.runner import Runner
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, node
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._smoke import run, tests
 

@@ -106,8 +106,8 @@ lock:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import claim_task, lock
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.runner import Runner
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim_task, lock
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.runner import Runner
 
 
 def main():

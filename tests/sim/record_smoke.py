@@ -23,7 +23,7 @@ def record(level, library_path=None):
     """The document of one run, without what identifies the machine."""
     sys.path.insert(0, str(PLUGINS))
     try:
-        from module_utils._driver.runner import Runner
+        from module_utils._node.runner import Runner
         from module_utils._smoke import run
     finally:
         sys.path.remove(str(PLUGINS))

@@ -14,11 +14,11 @@ import re
 import shutil
 import tempfile
 
+from .._node.versions import compare
 from . import pins
 from .deb_store import Store
 from .manager import NO_NAMES, Manager, ManagerError, tail, write_atomically
 from .trees import sha256_of
-from .versions import compare
 
 # dpkg's own defaults, and ours: a change never waits for an answer at a terminal.
 COMMON_OPTIONS = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold", "-o", "Dpkg::Use-Pty=0")

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 
-from . import files, kernels, modules
+from .._node import files
+from . import kernels, modules
 from .manager import write_atomically
 
 DROPIN = "/etc/default/grub.d/zz-gpufleet-default.cfg"

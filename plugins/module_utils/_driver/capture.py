@@ -18,7 +18,7 @@ import select
 import subprocess
 import time
 
-from . import runner
+from .._node import runner
 
 CHUNK = 64 * 1024
 KILL_GRACE_S = 2.0

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 
-from . import files
+from .._node import files
 
 PLACES = ("/usr/bin", "/usr/sbin", "/usr/local/bin")
 VERSION = re.compile(r"\b(\d{3}\.\d+(?:\.\d+)?)\b")

@@ -12,7 +12,8 @@ import json
 import os
 import re
 
-from . import files, libraries
+from .._node import files
+from . import libraries
 
 VERSION = re.compile(r"(\d+\.\d+(?:\.\d+)?)")
 COMPAT = re.compile(r"^libcuda\.so\.(\d{3}\.\d+(?:\.\d+)?)$")

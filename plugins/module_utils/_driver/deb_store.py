@@ -16,7 +16,7 @@ import json
 import os
 import shutil
 
-from . import files
+from .._node import files
 from .manager import write_atomically
 from .trees import sha256_of
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import re
 
-from . import files
-from .runner import missing
+from .._node import files
+from .._node.runner import missing
 
 TREE = "/var/lib/dkms"
 LOG_LINES = 60

@@ -13,7 +13,8 @@ import os
 import shutil
 import time
 
-from . import dkms, dkms_plan, dpkg, files, kernels, modules, secureboot, trees
+from .._node import dpkg, files
+from . import dkms, dkms_plan, kernels, modules, secureboot, trees
 
 COMMAND_TIMEOUT_S = 900
 POLL_S = 2

@@ -12,7 +12,8 @@ import os
 import shutil
 import tempfile
 
-from . import dkms, files
+from .._node import files
+from . import dkms
 from ._sets import DKMS_BUILD_MIB
 from .dkms_act import COMMAND_TIMEOUT_S, ActError
 

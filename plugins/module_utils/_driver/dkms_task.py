@@ -12,7 +12,8 @@ import contextlib
 import os
 import time
 
-from . import dkms, dkms_act, dkms_plan, files, kernels, lock, trees
+from .._node import files, lock
+from . import dkms, dkms_act, dkms_plan, kernels, trees
 from .dkms_act import ActError, Tree
 from .dkms_apart import Workshop, refuse_without_room
 

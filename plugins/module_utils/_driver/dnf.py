@@ -17,10 +17,11 @@ import os
 import re
 import tempfile
 
-from . import files, pins
+from .._node import files
+from .._node.versions import compare_rpm
+from . import pins
 from .manager import NO_NAMES, Manager, ManagerError, write_atomically
 from .transaction import nothing
-from .versions import compare_rpm
 
 QUERY_FORMAT = "%{NAME}|%{EPOCHNUM}|%{VERSION}|%{RELEASE}|%{ARCH}|%{SOURCERPM}|%{SIZE}\\n"
 INDEX_FORMAT = "\\n=P=%{name}|%{epoch}|%{version}|%{release}|%{arch}|%{repoid}|%{downloadsize}|%{installsize}|%{sourcerpm}\\n=R=%{requires}\\n=V=%{provides}\\n"

@@ -16,8 +16,9 @@ import json
 import os
 import re
 
-from . import capture, files, holders, kernel_log
-from .runner import Runner
+from .._node import files, holders
+from .._node.runner import Runner
+from . import capture, kernel_log
 
 NVIDIA_SMI = ["nvidia-smi", "-q", "-x"]
 MAX_XML = 8 * 1024 * 1024

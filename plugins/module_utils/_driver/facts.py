@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import os
 
-from . import dkms, dpkg, files, firmware, gpu_operator, identity, kernels, libraries, loaded, modules, packages, pci, rpm, secureboot
+from .._node import dpkg, files, gpu_operator, identity, pci
+from .._node.runner import Runner
+from . import dkms, firmware, kernels, libraries, loaded, modules, packages, rpm, secureboot
 from .manager import parse_os_release
-from .runner import Runner
 
 RUNFILE = ("/usr/bin/nvidia-uninstall", "/var/log/nvidia-installer.log", "/usr/bin/nvidia-installer")
 

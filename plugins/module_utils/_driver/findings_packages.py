@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from . import gpu_operator
+from .._node import gpu_operator
 from ._finding import FAIL, PASS, UNKNOWN, finding
 
 REPAIR = {

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from . import dpkg, versions
+from .._node import dpkg, versions
 from ._finding import FAIL, PASS, UNKNOWN, finding
 
 # Packages of the kernel module, by any of the archives' names.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import fnmatch
 import re
 
-from . import files
+from .._node import files
 
 
 def read(root):

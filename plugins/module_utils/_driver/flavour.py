@@ -26,7 +26,7 @@ def architecture_of(device):
 def decide(pci, wanted, flavour="auto"):
     """The flavour for these GPUs and this driver: ``{"flavour", "reason", "gpus", "refusals"}``.
 
-    ``pci`` are devices as ``_driver.pci`` reads them, or None when the bus cannot be read. ``flavour`` is auto, open or
+    ``pci`` are devices as ``_node.pci`` reads them, or None when the bus cannot be read. ``flavour`` is auto, open or
     proprietary; what was asked for is refused when a GPU cannot be driven by it, and auto when no flavour drives all.
     """
     gpus = [dict(item, architecture=architecture_of(item["device"])) for item in pci or []]

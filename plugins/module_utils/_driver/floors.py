@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 
+from .._node.versions import is_driver_version, upstream
 from ._cuda_branches import BRANCHES
 from .packages import refusal
-from .versions import is_driver_version, upstream
 
 CONDITION = re.compile(r"^(cuda|driver|brand|arch)(>=|<=|!=|=|<|>)([A-Za-z0-9.]+)$")
 

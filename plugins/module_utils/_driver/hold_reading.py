@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 
-from . import files, holds, kernel_set
+from .._node import files
+from . import holds, kernel_set
 from ._sets import APART_NAME_PATTERN, DRIVER_NAME_PATTERN, DRIVER_SOURCE_PATTERN
 from .manager import NO_NAMES
 

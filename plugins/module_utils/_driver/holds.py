@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 
-from .versions import KEYS
+from .._node.versions import KEYS
 
 RECORD = "/var/lib/gpufleet/holds.json"
 DAY = 24 * 3600

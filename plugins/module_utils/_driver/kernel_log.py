@@ -15,8 +15,9 @@ from __future__ import annotations
 import collections
 import time
 
-from . import files, journal, kernel_lines, kmsg, loaded
-from .runner import Runner
+from .._node import files
+from .._node.runner import Runner
+from . import journal, kernel_lines, kmsg, loaded
 
 SCHEMA = "gpufleet.kernel-log/1"
 TAIL_LINES = 40

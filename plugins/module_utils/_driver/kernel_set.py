@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 
+from .._node.versions import KEYS
 from .transaction import CHANGES
-from .versions import KEYS
 
 # Names of the kernel's packages, as regular expressions from the beginning of the name.
 PATTERNS = {

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 
-from . import files
+from .._node import files
 
 BOOT_ID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 import time
 
-from . import boot_default, files, hold_reading, holds, kernel_set, kernels, pins
+from .._node import files
+from . import boot_default, hold_reading, holds, kernel_set, kernels, pins
 from .apt import Apt
 from .dnf import Dnf
 from .manager import NO_NAMES, parse_os_release, write_atomically

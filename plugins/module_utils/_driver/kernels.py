@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import re
 
-from . import files, versions
-from .runner import missing
+from .._node import files, versions
+from .._node.runner import missing
 
 GRUB_ID = re.compile(r"^gnulinux-(?P<kernel>.+)-(?:advanced|recovery|init-[a-z]+)-")
 ENTRY = re.compile(r"""^(?P<kind>menuentry|submenu)\s+(?P<title>'[^']*'|"[^"]*"|\S+)(?P<rest>.*)\{\s*$""")

@@ -12,7 +12,7 @@ import glob
 import os
 import re
 
-from . import files
+from .._node import files
 
 VERSIONED = r"^%s\.so\.(?P<version>\d{3}\.\d+(?:\.\d+)?)$"
 PLACES = ("/usr/lib/*/nvidia/*", "/usr/lib/*/nvidia", "/usr/lib/*", "/usr/lib64", "/usr/lib64/nvidia", "/usr/lib", "/usr/lib/nvidia*", "/usr/local/lib",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 
-from . import files
+from .._node import files
 
 BANNER = re.compile(r"NVRM version:\s+(?P<what>.*?)\s+(?P<version>\d{3}\.\d+(?:\.\d+)?)\s")
 

@@ -37,7 +37,8 @@ from __future__ import annotations
 import glob
 import os
 
-from . import files, kernels
+from .._node import files
+from . import kernels
 
 # As a pattern of names: none beside those that are named.
 NO_NAMES = "(?!)"

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import re
 
-from . import files
-from .runner import missing
+from .._node import files
+from .._node.runner import missing
 
 MAIN = re.compile(r"^(?P<name>nvidia(?:[-_](?:current|srv|server|open|tesla|legacy|\d+(?:xx)?))*)\.ko(?:\.(?:xz|zst|gz))?$")
 # in the order in which depmod looks, so that the first hit is the one that a kernel loads

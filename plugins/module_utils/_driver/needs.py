@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from .gpu_operator import NEXT_STEP
+from .._node.gpu_operator import NEXT_STEP
 from .packages import refusal
 
 

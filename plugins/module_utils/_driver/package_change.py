@@ -12,7 +12,8 @@ import os
 import re
 import time
 
-from . import dkms, dkms_act, files, flavour, floors, gpu_operator, holds, kernels, needs, packages, pci, transaction, workloads
+from .._node import files, gpu_operator, pci, workloads
+from . import dkms, dkms_act, flavour, floors, holds, kernels, needs, packages, transaction
 from .manager import NO_NAMES, ManagerError, write_atomically
 
 

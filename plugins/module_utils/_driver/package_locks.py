@@ -16,7 +16,7 @@ import os
 import struct
 import time
 
-from .lock import read_comm
+from .._node.lock import read_comm
 from .packages import refusal
 
 # No man page lists these files. They are the ones in apt's and dpkg's own "Could not get lock" messages, and the transaction lock of rpm.

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import re
 
+from .._node.versions import KEYS, is_driver_version, upstream
 from ._sets import APART_NAME_PATTERN, DRIVER_NAME_PATTERN, DRIVER_SOURCE_PATTERN, DRIVER_VERSION_PATTERN, NO_SOURCE, PREBUILT_PATTERN, SYSTEMS
-from .versions import KEYS, is_driver_version, upstream
 
 MIB = 1024 * 1024
 BRANCH = r"[0-9]{3}"

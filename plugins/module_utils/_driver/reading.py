@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import os
 
+from .._node.runner import Runner
 from . import audit, kernel_log, system
-from .runner import Runner
 
 SCHEMA = "gpufleet.reading/1"
 

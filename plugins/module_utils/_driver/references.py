@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from . import files
+from .._node import files
 
 MAIN = "nvidia"
 # Modules that can be unloaded and loaded again, in the order in which they go where none of them uses another.

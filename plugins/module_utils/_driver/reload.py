@@ -8,8 +8,8 @@
 
 from __future__ import annotations
 
+from .._node.hung import IN_DRIVER
 from . import modules, references
-from .hung import IN_DRIVER
 
 RELOAD, REBOOT, NONE, REFUSE = "reload", "reboot", "none", "refuse"
 AT_WORK = "at_work"

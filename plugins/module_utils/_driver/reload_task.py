@@ -11,8 +11,9 @@ from __future__ import annotations
 import os
 import time
 
-from . import files, firmware, holders, hung, kernels, loaded, modules, pcilink, references, reload, secureboot, units
-from .runner import Runner
+from .._node import files, holders, hung, pcilink, units
+from .._node.runner import Runner
+from . import firmware, kernels, loaded, modules, references, reload, secureboot
 
 SETTLE_STEP_S = 0.5
 COMMAND_S = 60

@@ -4,15 +4,15 @@
 #
 # Private to the collection: it may change at any time.
 
-"""What rpm has of the driver, in the shape of ``_driver.dpkg``, and whether it was interrupted."""
+"""What rpm has of the driver, in the shape of ``_node.dpkg``, and whether it was interrupted."""
 
 from __future__ import annotations
 
 import re
 
+from .._node.runner import missing
 from . import dnf, packages
 from ._sets_redhat import REDHAT9_CUDA
-from .runner import missing
 
 NAMES = re.compile(r"^(nvidia|libnvidia|kmod-nvidia|cuda-drivers|libnvsdm|nvlsm|xorg-x11-nvidia|datacenter-gpu|dnf-plugin-nvidia)")
 TABLE = packages.instantiate(REDHAT9_CUDA)

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import re
 
-from . import files
-from .runner import missing
+from .._node import files
+from .._node.runner import missing
 
 VARIABLE = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 

@@ -11,8 +11,9 @@ Everything is only looked at. None always means that something could not be read
 
 from __future__ import annotations
 
-from . import cdi, companions, cuda, device_nodes, hung, infiniband, kernel_state, pcilink, units
-from .runner import Runner
+from .._node import cdi, device_nodes, hung, infiniband, pcilink, units
+from .._node.runner import Runner
+from . import companions, cuda, kernel_state
 
 SCHEMA = "gpufleet.system/1"
 

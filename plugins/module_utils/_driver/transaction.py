@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import re
 
+from .._node.versions import upstream
 from ._sets import DKMS_BUILD_MIB, DKMS_MODULES_MIB, KERNEL_NAME_PATTERN
 from .packages import MIB, is_driver_package, refusal, source_of
-from .versions import upstream
 
 CHANGES = ("install", "upgrade", "downgrade", "reinstall")
 KINDS = CHANGES + ("remove",)

@@ -18,7 +18,8 @@ import shutil
 import tarfile
 import tempfile
 
-from . import dkms, files, modules
+from .._node import files
+from . import dkms, modules
 
 MAX_MEMBERS = 10000
 MAX_BYTES = 4 * 1024 * 1024 * 1024

@@ -9,7 +9,7 @@ Private to the collection: it may change at any time.
 
 from __future__ import annotations
 
-from .._driver.units import WATCHED
+from .._node.units import WATCHED
 from . import model, nodefacts
 from .nodefacts import Checks
 

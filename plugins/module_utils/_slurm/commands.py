@@ -12,7 +12,7 @@ import difflib
 import re
 import socket
 
-from .._driver import runner as processes
+from .._node import runner as processes
 from . import records
 
 TIMEOUT_S = 60

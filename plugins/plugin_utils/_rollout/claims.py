@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import socket
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import claim
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.limits import listed
 

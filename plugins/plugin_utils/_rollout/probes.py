@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import collections
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.versions import upstream
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.versions import upstream
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import plan
 
 

@@ -29,8 +29,9 @@ import types
 import unittest.mock
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import hung, reading
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.runner import Runner
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import reading
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import hung
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.runner import Runner
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import snapshot
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._smoke import run as smoke_run
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels

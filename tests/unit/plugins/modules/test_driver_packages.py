@@ -14,7 +14,7 @@ import pytest
 from ansible.module_utils import basic
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import package_locks
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.lock import NodeLock
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.lock import NodeLock
 from ansible_collections.gpufleet.lifecycle.plugins.modules import driver_packages
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import repositories, stub_packages
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.fake_apt import SET, FakeMachine

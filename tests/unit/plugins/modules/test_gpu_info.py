@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("ansible.module_utils.basic", reason="modules need Ansible; what they call is tested without it")
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import holders
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import holders
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, codes, snapshot, subsets
 from ansible_collections.gpufleet.lifecycle.plugins.modules import gpu_info
 

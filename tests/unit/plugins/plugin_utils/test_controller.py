@@ -15,7 +15,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.action import reboot
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import dkms_module, driver_reload
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import claim
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
 
 pytestmark = pytest.mark.cores

@@ -16,7 +16,7 @@ import shutil
 import tarfile
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import dkms, trees
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.recordings import kernel, recorded, write
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import kernel, recorded, write
 
 ARCH = "x86_64"
 CONF = 'PACKAGE_NAME="nvidia-current"\nPACKAGE_VERSION="%s"\n'

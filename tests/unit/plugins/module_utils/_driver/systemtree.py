@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.recordings import link, write
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import link, write
 
 BOOT = "3a6f0e7c-52a0-4d0e-8d1b-6f6a3f1d2c11"
 GPU = "0000:1b:00.0"

@@ -16,7 +16,7 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import dkms_act, dkms_apart, dkms_plan, trees
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.dkms_task import Task
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.fake_dkms import ARCH, FakeNode, make_archive
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.recordings import KERNEL, recorded, write
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import KERNEL, recorded, write
 
 pytestmark = pytest.mark.pythons
 

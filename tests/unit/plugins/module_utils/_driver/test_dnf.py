@@ -14,7 +14,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import 
 
 pytestmark = pytest.mark.pythons
 
-FIXTURES = pathlib.Path(__file__).parent / "fixtures" / "dnf"
+FIXTURES = pathlib.Path(__file__).parents[1] / "fixtures" / "dnf"
 OLD, NEW = "3:575.57.08-1.el9", "3:580.95.05-1.el9"
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import capture, evidence
 
-from . import recordings
+from .. import recordings
 
 pytestmark = pytest.mark.pythons
 

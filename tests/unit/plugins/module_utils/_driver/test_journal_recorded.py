@@ -15,7 +15,7 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import journal, kernel_log, kmsg
 
-from . import recordings
+from .. import recordings
 
 pytestmark = pytest.mark.pythons
 

@@ -14,7 +14,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.apt import Apt
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.dnf import Dnf
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.transaction import nothing
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.recordings import kernel, write
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import kernel, write
 
 pytestmark = pytest.mark.pythons
 

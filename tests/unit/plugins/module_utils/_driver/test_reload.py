@@ -9,8 +9,9 @@ import copy
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import holders, references, reload, units
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.recordings import Recorded, write
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import references, reload
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import holders, units
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import Recorded, write
 
 OLD, NEW, RUNNING, NEXT = "535.216.03", "535.261.03", "6.1.0-50-amd64", "6.1.0-56-amd64"
 PERSISTENCED, DCGM = "nvidia-persistenced.service", "nvidia-dcgm.service"

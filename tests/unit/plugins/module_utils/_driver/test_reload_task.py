@@ -71,7 +71,7 @@ class System:
     def real(self, argv):
         if argv[0] == "grubby":
             return 127, "", "grubby: command not found"
-        from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.runner import Runner
+        from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.runner import Runner
         return Runner()(argv)
 
     def loaded(self):

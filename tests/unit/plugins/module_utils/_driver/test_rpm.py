@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import facts, findings_packages, findings_versions, rpm
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.recordings import Recorded, recorded, write
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import Recorded, recorded, write
 
 pytestmark = pytest.mark.pythons
 

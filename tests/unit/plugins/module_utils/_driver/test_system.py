@@ -11,22 +11,10 @@ import stat
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import (
-    cdi,
-    companions,
-    cuda,
-    device_nodes,
-    files,
-    holders,
-    hung,
-    infiniband,
-    kernel_state,
-    pcilink,
-    system,
-    units,
-)
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import companions, cuda, kernel_state, system
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import cdi, device_nodes, files, holders, hung, infiniband, pcilink, units
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import systemtree as tree
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.recordings import Recorded, link, recorded, write
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import Recorded, link, recorded, write
 
 pytestmark = pytest.mark.pythons
 

@@ -9,7 +9,7 @@ import time
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import stubnode
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import lock
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import lock
 
 
 def install(module, node, version):

@@ -10,7 +10,7 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import stubnode
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import claim_task, lock
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim_task, lock
 
 
 def main():

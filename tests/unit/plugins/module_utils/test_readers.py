@@ -7,22 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import (
-    dpkg,
-    facts,
-    files,
-    firmware,
-    gpu_operator,
-    holders,
-    libraries,
-    loaded,
-    modules,
-    needs,
-    pci,
-    secureboot,
-    versions,
-)
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.recordings import KERNEL, Recorded, kernel, link, recorded, write
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import facts, firmware, libraries, loaded, modules, needs, secureboot
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import dpkg, files, gpu_operator, holders, pci, versions
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import KERNEL, Recorded, kernel, link, recorded, write
 
 pytestmark = pytest.mark.pythons
 

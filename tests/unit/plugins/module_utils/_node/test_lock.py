@@ -15,8 +15,8 @@ import types
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import lock
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.runner import Runner
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import lock
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.runner import Runner
 
 pytestmark = pytest.mark.pythons
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import identity
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.recordings import write
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import identity
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import write
 
 pytestmark = pytest.mark.pythons
 

@@ -13,7 +13,7 @@ import threading
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import claim, claim_task, lock
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim, claim_task, lock
 
 pytestmark = pytest.mark.pythons
 

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import runner
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import runner
 
 pytestmark = pytest.mark.pythons
 

@@ -81,7 +81,7 @@ class NodeLock:
         text = os.environ.get(FENCE, "")
         if not text:
             return {}
-        from . import claim  # here, so that this file is of use by itself
+        from . import claim
 
         try:
             claim.require(text)

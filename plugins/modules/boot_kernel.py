@@ -78,7 +78,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import boot_default, kernels
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import boot_default, kernels
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import lock, versions
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.runner import Runner
 

@@ -133,9 +133,9 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.boot_default import BootError
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.kernel_task import Refused, Task, manager_of
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.manager import ManagerError
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel.boot_default import BootError
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import lock
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.runner import Runner
 

@@ -14,10 +14,11 @@ import re
 import shutil
 import tempfile
 
+from .._node.files import write_atomically
 from .._node.versions import compare
 from . import pins
 from .deb_store import Store
-from .manager import NO_NAMES, Manager, ManagerError, tail, write_atomically
+from .manager import NO_NAMES, Manager, ManagerError, tail
 from .trees import sha256_of
 
 # dpkg's own defaults, and ours: a change never waits for an answer at a terminal.

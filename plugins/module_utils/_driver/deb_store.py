@@ -17,7 +17,7 @@ import os
 import shutil
 
 from .._node import files
-from .manager import write_atomically
+from .._node.files import write_atomically
 from .trees import sha256_of
 
 DIRECTORY = "/var/lib/gpufleet/packages"

@@ -13,8 +13,9 @@ import os
 import shutil
 import time
 
+from .._kernel import kernels, modules, secureboot
 from .._node import dpkg, files
-from . import dkms, dkms_plan, kernels, modules, secureboot, trees
+from . import dkms, dkms_plan, trees
 
 COMMAND_TIMEOUT_S = 900
 POLL_S = 2

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from . import modules
+from .._kernel import modules
 
 
 def step(action, kernel=None, **details):

@@ -12,8 +12,9 @@ import contextlib
 import os
 import time
 
+from .._kernel import kernels
 from .._node import files, lock
-from . import dkms, dkms_act, dkms_plan, kernels, trees
+from . import dkms, dkms_act, dkms_plan, trees
 from .dkms_act import ActError, Tree
 from .dkms_apart import Workshop, refuse_without_room
 

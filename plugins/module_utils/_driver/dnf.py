@@ -18,9 +18,10 @@ import re
 import tempfile
 
 from .._node import files
+from .._node.files import write_atomically
 from .._node.versions import compare_rpm
 from . import pins
-from .manager import NO_NAMES, Manager, ManagerError, write_atomically
+from .manager import NO_NAMES, Manager, ManagerError
 from .transaction import nothing
 
 QUERY_FORMAT = "%{NAME}|%{EPOCHNUM}|%{VERSION}|%{RELEASE}|%{ARCH}|%{SOURCERPM}|%{SIZE}\\n"

@@ -16,9 +16,10 @@ import json
 import os
 import re
 
+from .._kernel import kernel_log
 from .._node import files, holders
 from .._node.runner import Runner
-from . import capture, kernel_log
+from . import capture
 
 NVIDIA_SMI = ["nvidia-smi", "-q", "-x"]
 MAX_XML = 8 * 1024 * 1024

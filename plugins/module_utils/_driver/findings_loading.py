@@ -8,8 +8,8 @@
 
 from __future__ import annotations
 
+from .._kernel import modules
 from .._node import versions
-from . import modules
 from ._finding import FAIL, NOT_APPLICABLE, PASS, UNKNOWN, finding
 
 FIRST_GSP = "510"

@@ -8,7 +8,8 @@
 
 from __future__ import annotations
 
-from . import dkms, modules
+from .._kernel import modules
+from . import dkms
 from ._finding import FAIL, NOT_APPLICABLE, PASS, UNKNOWN, finding
 
 

@@ -11,11 +11,13 @@ from __future__ import annotations
 import os
 import time
 
+from .._kernel import boot_default, kernels
 from .._node import files
-from . import boot_default, hold_reading, holds, kernel_set, kernels, pins
+from .._node.files import write_atomically
+from . import hold_reading, holds, kernel_set, pins
 from .apt import Apt
 from .dnf import Dnf
-from .manager import NO_NAMES, parse_os_release, write_atomically
+from .manager import NO_NAMES, parse_os_release
 
 PIN = "/etc/apt/preferences.d/gpufleet-kernel.pref"
 UNATTENDED = "/etc/apt/apt.conf.d/52gpufleet-kernel-hold"

@@ -37,8 +37,8 @@ from __future__ import annotations
 import glob
 import os
 
+from .._kernel import kernels
 from .._node import files
-from . import kernels
 
 # As a pattern of names: none beside those that are named.
 NO_NAMES = "(?!)"
@@ -142,18 +142,3 @@ class Manager:
             except OSError:
                 continue
         return found
-
-
-def write_atomically(path, content, mode=0o644):
-    """Write a file so that a reader sees the old one or the new one; an equal file is left alone."""
-    if files.read_text(path) == content and (os.stat(path).st_mode & 0o7777) == mode:
-        return False
-    temporary = "%s.%d.tmp" % (path, os.getpid())
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
-        handle.write(content)
-        handle.flush()
-        os.fchmod(handle.fileno(), mode)
-        os.fsync(handle.fileno())
-    os.replace(temporary, path)
-    return True

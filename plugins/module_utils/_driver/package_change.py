@@ -12,9 +12,11 @@ import os
 import re
 import time
 
+from .._kernel import kernels
 from .._node import files, gpu_operator, pci, workloads
-from . import dkms, dkms_act, flavour, floors, holds, kernels, needs, packages, transaction
-from .manager import NO_NAMES, ManagerError, write_atomically
+from .._node.files import write_atomically
+from . import dkms, dkms_act, flavour, floors, holds, needs, packages, transaction
+from .manager import NO_NAMES, ManagerError
 
 
 class ChangeFailed(Exception):

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import os
 
+from .._kernel import kernel_log
 from .._node.runner import Runner
-from . import audit, kernel_log, system
+from . import audit, system
 
 SCHEMA = "gpufleet.reading/1"
 

@@ -8,8 +8,8 @@
 
 from __future__ import annotations
 
+from .._kernel import modules, references
 from .._node.hung import IN_DRIVER
-from . import modules, references
 
 RELOAD, REBOOT, NONE, REFUSE = "reload", "reboot", "none", "refuse"
 AT_WORK = "at_work"

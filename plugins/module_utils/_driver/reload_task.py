@@ -11,9 +11,10 @@ from __future__ import annotations
 import os
 import time
 
+from .._kernel import kernels, loaded, modules, references, secureboot
 from .._node import files, holders, hung, pcilink, units
 from .._node.runner import Runner
-from . import firmware, kernels, loaded, modules, references, reload, secureboot
+from . import firmware, reload
 
 SETTLE_STEP_S = 0.5
 COMMAND_S = 60

@@ -11,9 +11,10 @@ Everything is only looked at. None always means that something could not be read
 
 from __future__ import annotations
 
+from .._kernel import kernel_state
 from .._node import cdi, device_nodes, hung, infiniband, pcilink, units
 from .._node.runner import Runner
-from . import companions, cuda, kernel_state
+from . import companions, cuda
 
 SCHEMA = "gpufleet.system/1"
 

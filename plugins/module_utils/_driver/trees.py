@@ -18,8 +18,9 @@ import shutil
 import tarfile
 import tempfile
 
+from .._kernel import modules
 from .._node import files
-from . import dkms, modules
+from . import dkms
 
 MAX_MEMBERS = 10000
 MAX_BYTES = 4 * 1024 * 1024 * 1024

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import fnmatch
 
-from .._driver.modules import flavour as module_flavour
+from .._kernel.modules import flavour as module_flavour
 from . import codes, model, nodefacts
 from .model import FAIL, NOT_APPLICABLE, PASS, UNKNOWN
 from .nodefacts import Checks

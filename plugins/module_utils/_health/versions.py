@@ -12,7 +12,7 @@ from __future__ import annotations
 import collections
 import functools
 
-from .._driver.modules import made_for
+from .._kernel.modules import made_for
 from . import driver_files, model
 from .model import FAIL, NODE, NOT_APPLICABLE, PASS, UNKNOWN
 

@@ -4,7 +4,7 @@
 #
 # Private to the collection: it may change at any time.
 
-"""Reading below a root directory: text, listings, and links resolved inside that root."""
+"""Files below a root directory: text, listings, links resolved inside that root, and writing a file whole or not at all."""
 
 from __future__ import annotations
 
@@ -86,3 +86,18 @@ def resolve(root, path):
             return None
         done.append(part)
     return "/" + "/".join(done)
+
+
+def write_atomically(path, content, mode=0o644):
+    """Write a file so that a reader sees the old one or the new one; an equal file is left alone."""
+    if read_text(path) == content and (os.stat(path).st_mode & 0o7777) == mode:
+        return False
+    temporary = "%s.%d.tmp" % (path, os.getpid())
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
+        handle.write(content)
+        handle.flush()
+        os.fchmod(handle.fileno(), mode)
+        os.fsync(handle.fileno())
+    os.replace(temporary, path)
+    return True

@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import kernel_log, kmsg
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import kernel_log, kmsg
 
 pytestmark = pytest.mark.pythons
 

@@ -13,8 +13,9 @@ import sys
 import pytest
 from ansible.module_utils import basic
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import boot_default, kernel_task, reload
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import kernel_task, reload
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.manager import ManagerError
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import boot_default
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import lock
 from ansible_collections.gpufleet.lifecycle.plugins.modules import boot_kernel, driver_reload, kernel_packages
 

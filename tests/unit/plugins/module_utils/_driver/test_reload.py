@@ -9,7 +9,8 @@ import copy
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import references, reload
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import reload
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import references
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import holders, units
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import Recorded, write
 

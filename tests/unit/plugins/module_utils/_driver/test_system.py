@@ -11,7 +11,8 @@ import stat
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import companions, cuda, kernel_state, system
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import companions, cuda, system
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import kernel_state
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import cdi, device_nodes, files, holders, hung, infiniband, pcilink, units
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import systemtree as tree
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import Recorded, link, recorded, write

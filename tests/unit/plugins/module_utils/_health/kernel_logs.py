@@ -9,8 +9,8 @@ import copy
 import json
 import pathlib
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import kernel_lines
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import policy, registry, verdict
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import kernel_lines
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
 
 DATA = pathlib.Path(policy.__file__).resolve().parents[2] / "plugin_utils" / "_data"

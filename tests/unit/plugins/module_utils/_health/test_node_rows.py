@@ -9,7 +9,6 @@ import copy
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import host_lines
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import (
     containers,
     cuda,
@@ -25,6 +24,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import 
     services,
     versions,
 )
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import host_lines
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import units as unit_reader
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.readings import DRIVER, KERNEL, NOT_INSTALLED, RUNNING, failed, value

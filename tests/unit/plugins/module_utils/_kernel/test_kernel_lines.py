@@ -10,7 +10,7 @@ import pathlib
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import kernel_lines
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import kernel_lines
 
 pytestmark = pytest.mark.pythons
 

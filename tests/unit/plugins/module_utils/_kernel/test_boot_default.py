@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import boot_default, kernels
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import boot_default, kernels
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import KERNEL, Recorded, kernel, recorded, write
 
 pytestmark = pytest.mark.pythons

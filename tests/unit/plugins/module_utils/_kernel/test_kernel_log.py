@@ -13,7 +13,7 @@ import tempfile
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import journal, kernel_log, kmsg
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import journal, kernel_log, kmsg
 
 pytestmark = pytest.mark.pythons
 

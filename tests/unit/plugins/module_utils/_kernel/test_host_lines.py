@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import host_lines, kernel_lines
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import host_lines, kernel_lines
 
 pytestmark = pytest.mark.pythons
 

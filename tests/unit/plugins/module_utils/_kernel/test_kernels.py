@@ -9,7 +9,7 @@ import collections
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import kernels
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import kernels
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import KERNEL, Recorded, kernel, link, recorded, write
 
 pytestmark = pytest.mark.pythons

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 
 from .._node import files
+from .._node.files import write_atomically
 from . import kernels, modules
-from .manager import write_atomically
 
 DROPIN = "/etc/default/grub.d/zz-gpufleet-default.cfg"
 CONTENT = (

@@ -242,8 +242,9 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import dkms_act, trees
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.dkms_task import Task, at_once
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import act as dkms_act
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import trees
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms.task import Task, at_once
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import lock, runner
 
 MIN_BUILD_TIMEOUT_S = 3600

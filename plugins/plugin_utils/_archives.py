@@ -15,7 +15,7 @@ import os
 import tempfile
 import time
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import trees
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import trees
 
 CLAIMS = ".claims"
 POLL_S = 0.5

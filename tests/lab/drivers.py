@@ -12,8 +12,8 @@ import shutil
 import time
 from pathlib import Path
 
-from plugins.module_utils._driver import dkms
-from plugins.module_utils._driver import trees as driver_trees
+from plugins.module_utils._dkms import dkms
+from plugins.module_utils._dkms import trees as driver_trees
 
 from . import aptconf, image, layers, overlay
 from .common import LabError, elapsed, locked, run, run_logged, say, write_whole

@@ -82,6 +82,5 @@ KERNEL_NAME_PATTERN = (
     r"|^kernel(-(rt|64k|debug|uki|zfcpdump))*(-core|-modules.*|-devel.*|-virt)?$"
 )
 
-# Room a DKMS build of the driver takes below /var/lib/dkms and /lib/modules, per kernel (MiB; seen: 330 and 75).
-DKMS_BUILD_MIB = 400
+# Room the modules of a DKMS build take below /lib/modules, per kernel (MiB; seen: 75).
 DKMS_MODULES_MIB = 100

@@ -14,12 +14,12 @@ import re
 import shutil
 import tempfile
 
+from .._dkms.trees import sha256_of
 from .._node.files import write_atomically
 from .._node.versions import compare
 from . import pins
 from .deb_store import Store
 from .manager import NO_NAMES, Manager, ManagerError, tail
-from .trees import sha256_of
 
 # dpkg's own defaults, and ours: a change never waits for an answer at a terminal.
 COMMON_OPTIONS = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold", "-o", "Dpkg::Use-Pty=0")

@@ -16,9 +16,9 @@ import json
 import os
 import shutil
 
+from .._dkms.trees import sha256_of
 from .._node import files
 from .._node.files import write_atomically
-from .trees import sha256_of
 
 DIRECTORY = "/var/lib/gpufleet/packages"
 LIST = "packages.json"

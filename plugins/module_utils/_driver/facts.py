@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import os
 
+from .._dkms import dkms
 from .._kernel import kernels, loaded, modules, secureboot
 from .._node import dpkg, files, gpu_operator, identity, pci
 from .._node.runner import Runner
-from . import dkms, firmware, libraries, packages, rpm
+from . import firmware, libraries, packages, rpm
 from .manager import parse_os_release
 
 RUNFILE = ("/usr/bin/nvidia-uninstall", "/var/log/nvidia-installer.log", "/usr/bin/nvidia-installer")

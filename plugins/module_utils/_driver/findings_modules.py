@@ -8,8 +8,8 @@
 
 from __future__ import annotations
 
+from .._dkms import dkms
 from .._kernel import modules
-from . import dkms
 from ._finding import FAIL, NOT_APPLICABLE, PASS, UNKNOWN, finding
 
 

@@ -12,10 +12,12 @@ import os
 import re
 import time
 
+from .._dkms import act as dkms_act
+from .._dkms import dkms
 from .._kernel import kernels
 from .._node import files, gpu_operator, pci, workloads
 from .._node.files import write_atomically
-from . import dkms, dkms_act, flavour, floors, holds, needs, packages, transaction
+from . import flavour, floors, holds, needs, packages, transaction
 from .manager import NO_NAMES, ManagerError
 
 

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import re
 
+from .._dkms.dkms import DKMS_BUILD_MIB
 from .._node.versions import upstream
-from ._sets import DKMS_BUILD_MIB, DKMS_MODULES_MIB, KERNEL_NAME_PATTERN
+from ._sets import DKMS_MODULES_MIB, KERNEL_NAME_PATTERN
 from .packages import MIB, is_driver_package, refusal, source_of
 
 CHANGES = ("install", "upgrade", "downgrade", "reinstall")

@@ -41,6 +41,7 @@ REAL = (
     "plugins/modules/slurm_node.py",
     "plugins/module_utils/_slurm",
     "plugins/module_utils/_driver",
+    "plugins/module_utils/_dkms",
     "plugins/module_utils/_kernel",
     "plugins/module_utils/_node",
     # The bundles of evidence are written for real.

@@ -13,10 +13,10 @@ import sys
 import pytest
 from ansible.module_utils import basic
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.dkms_task import Task
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms.task import Task
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.lock import NodeLock, is_held, read_json
 from ansible_collections.gpufleet.lifecycle.plugins.modules import dkms_module
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.fake_dkms import ARCH, FakeNode
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._dkms.fake_dkms import ARCH, FakeNode
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import KERNEL
 
 pytestmark = pytest.mark.cores

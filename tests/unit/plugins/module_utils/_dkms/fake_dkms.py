@@ -15,7 +15,7 @@ import os
 import shutil
 import tarfile
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import dkms, trees
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import dkms, trees
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import kernel, recorded, write
 
 ARCH = "x86_64"

@@ -12,8 +12,8 @@ import tarfile
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import trees
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.fake_dkms import CONF, FakeNode, make_archive
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import trees
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._dkms.fake_dkms import CONF, FakeNode, make_archive
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import KERNEL, recorded
 
 pytestmark = pytest.mark.pythons

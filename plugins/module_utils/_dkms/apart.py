@@ -14,8 +14,8 @@ import tempfile
 
 from .._node import files
 from . import dkms
-from ._sets import DKMS_BUILD_MIB
-from .dkms_act import COMMAND_TIMEOUT_S, ActError
+from .act import COMMAND_TIMEOUT_S, ActError
+from .dkms import DKMS_BUILD_MIB
 
 WORKSHOP = "/var/lib/gpufleet/dkms-build"
 MIB = 1024 * 1024

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import dkms_plan
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import plan as dkms_plan
 
 OLD, NEW, K, N = "535.216.03", "535.261.03", "6.1.0-56-amd64", "nvidia-current"
 

@@ -13,9 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import dkms_act, dkms_apart, dkms_plan, trees
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.dkms_task import Task
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.fake_dkms import ARCH, FakeNode, make_archive
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import act as dkms_act
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import apart as dkms_apart
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import plan as dkms_plan
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import trees
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms.task import Task
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._dkms.fake_dkms import ARCH, FakeNode, make_archive
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import KERNEL, recorded, write
 
 pytestmark = pytest.mark.pythons

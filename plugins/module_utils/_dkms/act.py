@@ -15,7 +15,7 @@ import time
 
 from .._kernel import kernels, modules, secureboot
 from .._node import dpkg, files
-from . import dkms, dkms_plan, trees
+from . import dkms, plan, trees
 
 COMMAND_TIMEOUT_S = 900
 POLL_S = 2
@@ -194,11 +194,11 @@ class Tree:
     def verify_present(self, wanted_kernels):
         """Read back: DKMS's state and the module file's own version. Apt and dkms may both say that all is well."""
         now = view(self.root, self.runner, self.name, self.version, wanted_kernels)
-        wrong = [kernel for kernel in wanted_kernels if not dkms_plan.settled(now, kernel, self.version)]
+        wrong = [kernel for kernel in wanted_kernels if not plan.settled(now, kernel, self.version)]
         if wrong:
             raise ActError(
                 "%s %s is not in place, though every command ended well: %s."
-                % (self.name, self.version, "; ".join("kernel %s: %s" % (kernel, dkms_plan.describe(kernel, now)) for kernel in wrong)),
+                % (self.name, self.version, "; ".join("kernel %s: %s" % (kernel, plan.describe(kernel, now)) for kernel in wrong)),
                 kernels=wrong,
             )
         return now
@@ -209,7 +209,7 @@ class Tree:
         if left or (whole and any((entry["name"], entry["version"]) == (self.name, self.version) for entry in now["entries"])):
             raise ActError(
                 "%s %s is still there, though every command ended well: %s."
-                % (self.name, self.version, "; ".join("kernel %s: %s" % (kernel, dkms_plan.describe(kernel, now)) for kernel in left) or "its DKMS tree"),
+                % (self.name, self.version, "; ".join("kernel %s: %s" % (kernel, plan.describe(kernel, now)) for kernel in left) or "its DKMS tree"),
                 kernels=left,
             )
         return now

@@ -15,6 +15,8 @@ from .._node import files
 from .._node.runner import missing
 
 TREE = "/var/lib/dkms"
+# Room a build of the driver takes below /var/lib/dkms, per kernel (MiB; seen: 330).
+DKMS_BUILD_MIB = 400
 LOG_LINES = 60
 STATUS = re.compile(
     r"^(?P<name>[^,/\s]+)(?:/|, )(?P<version>[^,:\s]+)(?:, (?P<kernel>[^,\s]+), (?P<arch>[^,:\s]+))?"

@@ -14,9 +14,9 @@ import time
 
 from .._kernel import kernels
 from .._node import files, lock
-from . import dkms, dkms_act, dkms_plan, trees
-from .dkms_act import ActError, Tree
-from .dkms_apart import Workshop, refuse_without_room
+from . import act, dkms, plan, trees
+from .act import ActError, Tree
+from .apart import Workshop, refuse_without_room
 
 
 def at_once(held, make):
@@ -29,7 +29,7 @@ def at_once(held, make):
     except (lock.LockTimeout, PermissionError):
         return None
     try:
-        if dkms_act.wait_for_others(time.monotonic()):
+        if act.wait_for_others(time.monotonic()):
             return None
         result = make(held.fd).run()
     finally:
@@ -70,7 +70,7 @@ class Task:
     # what the task is about
 
     def _only_name(self):
-        names = dkms_act.find_names(self.root, self.version)
+        names = act.find_names(self.root, self.version)
         if len(names) == 1:
             return names[0]
         if not names and self.state == "absent":
@@ -103,7 +103,7 @@ class Task:
         return list(wanted)
 
     def _view(self, name, wanted):
-        view = dkms_act.view(self.root, self.runner, name, self.version, wanted)
+        view = act.view(self.root, self.runner, name, self.version, wanted)
         unreadable = sorted(set(item["error"] for item in view["modules"].values() if item and item["error"]))
         if unreadable and self.state != "absent":
             raise ActError("The kernel modules on disk cannot be read: %s." % "; ".join(unreadable))
@@ -121,7 +121,7 @@ class Task:
 
     def _missing(self, name, wanted, view):
         """What the archives would be called, by kernel, that this node could use and does not have."""
-        due = dkms_plan.unprepared(wanted, view, self.version) if self.state == "prepared" else dkms_plan.uncompiled(wanted, view, self.version)
+        due = plan.unprepared(wanted, view, self.version) if self.state == "prepared" else plan.uncompiled(wanted, view, self.version)
         names = {} if self.params["force"] else self._archive_names(name, due)
         mine = trees.source_digest(self.root, name, self.version) if names else None
         paths = dict((kernel, os.path.join(self._store(), found)) for kernel, found in names.items())
@@ -177,18 +177,18 @@ class Task:
         tree, wanted = self._tree(name), self._kernels()
         view = self._view(name, wanted)
         archives = self._judged(tree, copies, wanted, place)
-        due = [] if self.params["force"] else [kernel for kernel in dkms_plan.uncompiled(wanted, view, self.version) if kernel not in archives]
+        due = [] if self.params["force"] else [kernel for kernel in plan.uncompiled(wanted, view, self.version) if kernel not in archives]
         kept, unfit = self._kept(tree, due, place)
         archives.update(kept)
         coming = [] if acting else self._coming(name, wanted, view)
-        steps, problems = dkms_plan.built(wanted, view, name, self.version, self.params["force"], sorted(archives) + coming)
+        steps, problems = plan.built(wanted, view, name, self.version, self.params["force"], sorted(archives) + coming)
         self._refuse(problems, view, steps)
         if tree.staged():
-            steps.append(dkms_plan.step("unstage"))
+            steps.append(plan.step("unstage"))
         self._perform(tree, steps, acting, archives)
         now = tree.verify_present(wanted) if acting and steps else None
         compiled, warnings = self._publish(tree, [item["kernel"] for item in steps if item["action"] == "build"], acting)
-        stale = dkms_plan.remove_stale((now or view)["entries"], name, self.version) if self.params.get("remove_stale") else []
+        stale = plan.remove_stale((now or view)["entries"], name, self.version) if self.params.get("remove_stale") else []
         self._perform(tree, stale, acting)
         for item in stale if acting else []:
             Tree(name, item["version"], self.runner, self.root, self.params["build_timeout_s"], self.arch).verify_absent(wanted, True)
@@ -216,7 +216,7 @@ class Task:
         """Take out of the store what no way forth or back needs any more."""
         directory = self._store()
         kept = [(name, -os.stat(os.path.join(directory, name)).st_mtime) for name in files.listing(directory) or []]
-        steps = [dkms_plan.step("forget", path=os.path.join(directory, name)) for name in trees.superfluous(kept, self.version, self.installed)]
+        steps = [plan.step("forget", path=os.path.join(directory, name)) for name in trees.superfluous(kept, self.version, self.installed)]
         for item in steps if acting else []:
             for path in (item["path"], item["path"] + ".sha256"):
                 if os.path.lexists(path):
@@ -227,19 +227,19 @@ class Task:
         """Archives for every kernel, without anything being installed; and of what is installed now, for the way back."""
         tree, wanted = self._tree(name), self._kernels()
         view = self._view(name, wanted)
-        due = dkms_plan.unprepared(wanted, view, self.version)
+        due = plan.unprepared(wanted, view, self.version)
         compilers = tree.node(due)["compilers"]
         unknown = [kernel for kernel in due if not compilers[kernel]]
         if unknown:
             raise ActError("The compiler of kernel %s is not known: its configuration is neither with its headers nor in /boot." % ", ".join(unknown))
         fitting, unfit = self._kept(tree, due)
         coming = [] if acting else self._coming(name, wanted, view)
-        steps, problems = dkms_plan.prepared(due, view, sorted(fitting) + coming)
+        steps, problems = plan.prepared(due, view, sorted(fitting) + coming)
         self._refuse(problems, view, steps)
-        replaced = dkms_plan.replaced(view["entries"], self.version, wanted)
+        replaced = plan.replaced(view["entries"], self.version, wanted)
         back = [(Tree(other, version, self.runner, self.root, arch=self.arch), kernel) for other, version, kernel in replaced]
         back = [(old, kernel) for old, kernel in back if not self._exported_before(old, kernel)]
-        keep = [dkms_plan.step("keep", kernel, name=old.name, version=old.version) for old, kernel in back]
+        keep = [plan.step("keep", kernel, name=old.name, version=old.version) for old, kernel in back]
         compiled = []
         if acting and (keep or steps):
             for old, kernel in back:
@@ -278,10 +278,10 @@ class Task:
         tree = self._tree(name)
         wanted = self._kernels() if self.params["kernels"] is not None else list(self.installed)
         view = self._view(name, wanted)
-        steps, problems = dkms_plan.absent(self.params["kernels"], view, name, self.version)
+        steps, problems = plan.absent(self.params["kernels"], view, name, self.version)
         self._refuse(problems, view, [item for item in steps if item["action"] != "clear"])
         if tree.staged() and self.params["kernels"] is None:
-            steps.append(dkms_plan.step("unstage"))
+            steps.append(plan.step("unstage"))
         self._perform(tree, steps, acting)
         now = tree.verify_absent(wanted, self.params["kernels"] is None) if acting and steps else None
         return self._result(name, steps, view, now, bool(steps), wanted)
@@ -304,7 +304,7 @@ class Task:
         for kernel in ready:
             found = None if self.params["force"] else tree.exported(kernel, directory, compilers[kernel])
             if found is None:
-                steps.append(dkms_plan.step("export", kernel))
+                steps.append(plan.step("export", kernel))
                 found = tree.export(kernel, directory, compilers[kernel]) if acting else {"kernel": kernel, "path": None, "sha256": None}
             exported.append(found)
         return dict(self._result(name, steps, view, None, bool(steps), wanted), exported=exported)
@@ -329,19 +329,19 @@ class Task:
             raise ActError("None of the archives is for kernel %s. Nothing was changed." % ", ".join(missing))
         wanted = sorted(archives)
         view = self._view(name, wanted)
-        if all(dkms_plan.settled(view, kernel, self.version) for kernel in wanted) and not self.params["force"]:
-            steps = [dkms_plan.step("unstage")] if tree.staged() and not tree.must_stage(self.runner) else []
+        if all(plan.settled(view, kernel, self.version) for kernel in wanted) and not self.params["force"]:
+            steps = [plan.step("unstage")] if tree.staged() and not tree.must_stage(self.runner) else []
         elif tree.must_stage(self.runner):
             same = not self.params["force"] and tree.staged_holds([item["copy"] for item in copies])
-            steps = [] if same else [dkms_plan.step("stage")]
+            steps = [] if same else [plan.step("stage")]
             if acting and steps:
                 tree.stage([item["copy"] for item in copies])
             return self._result(name, steps, view, None, bool(steps), wanted)
         else:
-            steps, problems = dkms_plan.imported(wanted, view, name, self.version, self.params["force"])
+            steps, problems = plan.imported(wanted, view, name, self.version, self.params["force"])
             self._refuse(problems, view, steps)
             if tree.staged():
-                steps.append(dkms_plan.step("unstage"))
+                steps.append(plan.step("unstage"))
         self._perform(tree, steps, acting, archives)
         now = tree.verify_present(wanted) if acting and steps else None
         return self._result(name, steps, view, now, bool(steps), wanted)
@@ -369,11 +369,11 @@ class Task:
             done.append(item)
 
     def _result(self, name, steps, view, now, changed, wanted=()):
-        before = dict((kernel, dkms_plan.describe(kernel, view)) for kernel in wanted)
+        before = dict((kernel, plan.describe(kernel, view)) for kernel in wanted)
         if now is not None:
-            after = dict((kernel, dkms_plan.describe(kernel, now)) for kernel in wanted)
+            after = dict((kernel, plan.describe(kernel, now)) for kernel in wanted)
         else:
-            after = dict((kernel, dkms_plan.predicted(kernel, steps, view, self.version)) for kernel in wanted)
+            after = dict((kernel, plan.predicted(kernel, steps, view, self.version)) for kernel in wanted)
         actions = [item["action"] for item in steps]
         staged = self._tree(name).staged() if name else None
         if "unstage" in actions:
@@ -387,7 +387,7 @@ class Task:
             "staged": staged,
             "lock_waited_s": None,
             "kernels": dict((kernel, {"before": before[kernel], "after": after[kernel]}) for kernel in wanted),
-            "stale": dkms_plan.stale((now or view)["entries"], name, self.version) if view else [],
+            "stale": plan.stale((now or view)["entries"], name, self.version) if view else [],
             "diff": {
                 "before": {"kernels": before, "steps": []},
                 "after": {"kernels": after, "steps": ["%s %s" % (item["action"], item["kernel"] or "") for item in steps]},

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import dkms
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import dkms
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import KERNEL, Recorded, link, recorded, write
 
 pytestmark = pytest.mark.pythons

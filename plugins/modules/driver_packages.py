@@ -290,15 +290,15 @@ make_log_tail:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import packages
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.apt import Apt
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.dnf import Dnf
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.manager import ManagerError
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.package_change import ChangeFailed, PackageChange
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.package_task import run
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver_packages_options import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.lock import LockTimeout, NodeLock, ignore_hangup
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.runner import Runner
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import packages
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.apt import Apt
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.dnf import Dnf
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.manager import ManagerError
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_change import ChangeFailed, PackageChange
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_task import run
 
 
 def manager_of(runner, params):

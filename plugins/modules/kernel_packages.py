@@ -133,11 +133,11 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.kernel_task import Refused, Task, manager_of
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.manager import ManagerError
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel.boot_default import BootError
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import lock
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.runner import Runner
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.kernel_task import Refused, Task, manager_of
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.manager import ManagerError
 
 ROOT = "/"
 NAMING = ("staged", "followed", "removed")  # states of one kernel

@@ -117,7 +117,7 @@ from ansible.module_utils.common.text.converters import to_bytes, to_native
 from ansible.module_utils.urls import ConnectionError as UrlsConnectionError
 from ansible.module_utils.urls import open_url
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import keyring
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import keyring
 
 ARGUMENT_SPEC = dict(
     state=dict(type="str", choices=["present", "absent"], default="present"),

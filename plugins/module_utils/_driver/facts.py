@@ -14,8 +14,9 @@ from .._dkms import dkms
 from .._kernel import kernels, loaded, modules, secureboot
 from .._node import dpkg, files, gpu_operator, identity, pci
 from .._node.runner import Runner
-from . import firmware, libraries, packages, rpm
-from .manager import parse_os_release
+from .._packages import packages, rpm
+from .._packages.manager import parse_os_release
+from . import firmware, libraries
 
 RUNFILE = ("/usr/bin/nvidia-uninstall", "/var/log/nvidia-installer.log", "/usr/bin/nvidia-installer")
 

@@ -44,6 +44,7 @@ REAL = (
     "plugins/module_utils/_dkms",
     "plugins/module_utils/_kernel",
     "plugins/module_utils/_node",
+    "plugins/module_utils/_packages",
     # The bundles of evidence are written for real.
     "plugins/action/artifact_store.py",
     "plugins/action/gpu_evidence.py",

@@ -13,7 +13,7 @@ import yaml
 pytest.importorskip("ansible.template", reason="the variables of a role are templates")
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver_packages_options import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import repositories
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import repositories
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles.role_variables import ROOT, Role
 
 pytestmark = pytest.mark.cores

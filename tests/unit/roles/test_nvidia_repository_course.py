@@ -18,9 +18,9 @@ import pytest
 
 pytest.importorskip("ansible.template", reason="a role is run by Ansible")
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import keyring
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import repositories
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import stub_packages as stubs
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import keyring
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import repositories
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import stub_packages as stubs
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 NAMESPACE = ["unshare", "--mount", "--propagation", "private"] + ([] if os.geteuid() == 0 else ["--map-root-user"])

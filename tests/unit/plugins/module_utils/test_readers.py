@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import facts, firmware, libraries, needs
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import facts, firmware, libraries
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import loaded, modules, secureboot
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import dpkg, files, gpu_operator, holders, pci, versions
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import needs
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import KERNEL, Recorded, kernel, link, recorded, write
 
 pytestmark = pytest.mark.pythons

@@ -13,11 +13,11 @@ import sys
 import pytest
 from ansible.module_utils import basic
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import package_locks
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.lock import NodeLock
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import package_locks
 from ansible_collections.gpufleet.lifecycle.plugins.modules import driver_packages
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import repositories, stub_packages
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.fake_apt import SET, FakeMachine
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import repositories, stub_packages
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages.fake_apt import SET, FakeMachine
 
 pytestmark = pytest.mark.cores
 

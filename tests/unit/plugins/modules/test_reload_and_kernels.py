@@ -13,10 +13,11 @@ import sys
 import pytest
 from ansible.module_utils import basic
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import kernel_task, reload
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.manager import ManagerError
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import reload
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import boot_default
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import lock
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import kernel_task
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.manager import ManagerError
 from ansible_collections.gpufleet.lifecycle.plugins.modules import boot_kernel, driver_reload, kernel_packages
 
 pytestmark = pytest.mark.cores

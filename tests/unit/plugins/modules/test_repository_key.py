@@ -15,9 +15,9 @@ import sys
 import pytest
 from ansible.module_utils import basic
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import keyring
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import keyring
 from ansible_collections.gpufleet.lifecycle.plugins.modules import repository_key
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import repositories
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import repositories
 
 pytestmark = pytest.mark.cores
 

@@ -10,7 +10,7 @@ import os
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import hold_reading, holds, kernel_set
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import hold_reading, holds, kernel_set
 
 pytestmark = pytest.mark.pythons
 

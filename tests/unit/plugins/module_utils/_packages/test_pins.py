@@ -11,10 +11,10 @@ import itertools
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import pins
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver._sets_ubuntu import UBUNTU, UBUNTU_CUDA
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import versions
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import repositories, stub_packages
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import pins
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._sets_ubuntu import UBUNTU, UBUNTU_CUDA
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import repositories, stub_packages
 
 # Runs on main only: it decides and makes lines of plain words; no file or program is read.
 

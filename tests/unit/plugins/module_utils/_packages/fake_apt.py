@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import pathlib
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import apt
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import versions
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import apt
 
-FIXTURES = pathlib.Path(__file__).parents[1] / "fixtures" / "apt"
+FIXTURES = pathlib.Path(__file__).parent / "fixtures" / "apt"
 SET = (
     "firmware-nvidia-gsp", "libcuda1", "libnvidia-cfg1", "libnvidia-ml1", "libnvidia-pkcs11-openssl3", "libnvidia-ptxjitcompiler1",
     "nvidia-alternative", "nvidia-kernel-dkms", "nvidia-kernel-support", "nvidia-legacy-check", "nvidia-smi",

@@ -14,11 +14,11 @@ import types
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import trees
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import apt, deb_store, package_task, transaction
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.package_change import ChangeFailed, PackageChange
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import files
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import repositories
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import stub_packages as stubs
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import apt, deb_store, package_task, transaction
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_change import ChangeFailed, PackageChange
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import repositories
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import stub_packages as stubs
 
 pytestmark = pytest.mark.pythons
 

@@ -10,10 +10,10 @@ import os
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import kernel_set, kernel_task
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.apt import Apt
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.dnf import Dnf
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.transaction import nothing
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import kernel_set, kernel_task
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.apt import Apt
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.dnf import Dnf
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.transaction import nothing
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import kernel, write
 
 pytestmark = pytest.mark.pythons

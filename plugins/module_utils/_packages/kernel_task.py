@@ -4,7 +4,7 @@
 #
 # Private to the collection: it may change at any time.
 
-"""One task of kernel_packages: read, decide (``_driver.kernel_set``), act, and read back."""
+"""One task of kernel_packages: read, decide (``_packages.kernel_set``), act, and read back."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import needs, transaction
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import needs, transaction
 
 # Runs on main only: it decides what a driver needs, and reads nothing.
 

@@ -190,7 +190,7 @@ def advisory(packages):
 
 
 class DnfRoot(Root):
-    """A root directory for dnf, with one repository; it is a runner for :class:`_driver.dnf.Dnf` too."""
+    """A root directory for dnf, with one repository; it is a runner for :class:`_packages.dnf.Dnf` too."""
 
     def __init__(self, base, packages, modules=None, updateinfo=None):
         self.base, self.repository = base, base / "repository"
@@ -278,7 +278,7 @@ def build_debs(packages, directory):
 
 
 class AptRoot(Root):
-    """A root directory for apt and dpkg, with one repository; it is a runner for :class:`_driver.apt.Apt` too."""
+    """A root directory for apt and dpkg, with one repository; it is a runner for :class:`_packages.apt.Apt` too."""
 
     def __init__(self, base, packages, os_release='ID=ubuntu\nVERSION_ID="24.04"\n'):
         self.base, self.repository, self.os_release = base, base / "repository", os_release

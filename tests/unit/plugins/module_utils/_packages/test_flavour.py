@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import flavour
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver._gpus import ARCHITECTURES, DEVICES
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import flavour
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._gpus import ARCHITECTURES, DEVICES
 
 V100, P40, T4, A100, L40S, H100, GH200, B200, RTX5090, K80, M40, NEW = (
     "0x1db1", "0x1b38", "0x1eb8", "0x20b0", "0x26b9", "0x2330", "0x2342", "0x2901", "0x2b85", "0x102d", "0x17fd", "0x4001")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import packages, transaction
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import stub_packages as stubs
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import packages, transaction
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import stub_packages as stubs
 
 # Runs on main only: it decides; what apt and dnf say is read in test_apt.py and test_dnf.py.
 

@@ -10,8 +10,8 @@ import hashlib
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import keyring
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import repositories
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import keyring
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import repositories
 
 pytestmark = pytest.mark.pythons
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import apt, dnf, holds
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.fake_apt import fixture
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import apt, dnf, holds
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages.fake_apt import fixture
 
 pytestmark = pytest.mark.pythons
 

@@ -9,7 +9,7 @@ One list serves the tests of pure functions (as an index) and the tests with the
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import apt
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import apt
 
 
 def package(name, version, depends="", provides="", source=None, conflicts="", size=4096, installed=64, replaces=""):

@@ -7,7 +7,7 @@
 """Deciding which driver packages belong together: a wanted version to the exact set for a system.
 
 Nothing here reads or changes a machine. The index is ``{name: [record, ...]}`` and the installed packages are
-``{name: {"version", "source", "hold", "ok", ...}}``, both as read by ``_driver.apt`` or ``_driver.dnf``.
+``{name: {"version", "source", "hold", "ok", ...}}``, both as read by ``_packages.apt`` or ``_packages.dnf``.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ import copy
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import apt, packages, transaction
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver._sets_debian import DEBIAN
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.fake_apt import SET, fixture, index, installed
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import apt, packages, transaction
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._sets_debian import DEBIAN
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages.fake_apt import SET, fixture, index, installed
 
 pytestmark = pytest.mark.pythons
 

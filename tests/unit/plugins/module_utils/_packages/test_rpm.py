@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import facts, findings_packages, findings_versions, rpm
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import facts, findings_packages, findings_versions
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import rpm
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import Recorded, recorded, write
 
 pytestmark = pytest.mark.pythons
 
 TWICE = "libnvidia-ml|3|%s|1.el9|x86_64|nvidia-driver-1-1.src.rpm|0\n"
-DPKG, RPM = {"dpkg-query": recorded("dpkg-query.txt")}, {"rpm": recorded("dnf/rpm-qa.txt")}
+DPKG, RPM = {"dpkg-query": recorded("dpkg-query.txt")}, {"rpm": (pathlib.Path(__file__).parent / "fixtures" / "dnf" / "rpm-qa.txt").read_text(encoding="utf-8")}
 
 
 def judged(state):

@@ -13,10 +13,10 @@ import threading
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import dnf, transaction
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.package_change import ChangeFailed, PackageChange
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import repositories
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import stub_packages as stubs
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import dnf, transaction
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_change import ChangeFailed, PackageChange
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import repositories
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import stub_packages as stubs
 
 # Runs on main only: it is dnf itself that takes part; what is read and written around it is tried with every Python by test_dnf.py and test_apt_repository.py.
 

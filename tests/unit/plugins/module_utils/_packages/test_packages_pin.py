@@ -11,9 +11,9 @@ import subprocess
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import pins
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver._sets_debian import DEBIAN
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.fake_apt import fixture, index
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import pins
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._sets_debian import DEBIAN
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages.fake_apt import fixture, index
 
 # Runs on main only: it is apt itself that judges the file; the text is the same with every Python.
 

@@ -19,7 +19,7 @@ Beside what :class:`Manager` has, a manager answers:
 ``arguments(packages, obsolete)``
     the words that ask for exactly these versions and for the removal of the obsolete ones
 ``simulate(arguments, action, options)``
-    the transaction as data, see ``_driver.transaction``
+    the transaction as data, see ``_packages.transaction``
 ``to_download(arguments, options)``
     ``{what: bytes}`` that is not on the machine yet
 ``change(arguments, action, options)``, ``download(arguments, options)``, ``configure()``, ``mark(action, names)``
@@ -118,7 +118,7 @@ class Manager:
         """``(why, next step)`` when a hold would hold nothing on this machine."""
         return None
 
-    # Whether the machine can keep packages for the way back; then there are ``unkept``, ``cached``, ``keep`` and ``store``, see _driver.apt.
+    # Whether the machine can keep packages for the way back; then there are ``unkept``, ``cached``, ``keep`` and ``store``, see _packages.apt.
     keeps = False
 
     def forget(self, names):

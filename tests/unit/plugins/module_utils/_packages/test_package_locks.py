@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import package_locks
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import package_locks
 
 pytestmark = pytest.mark.pythons
 

@@ -4,7 +4,7 @@
 #
 # Private to the collection: it may change at any time.
 
-"""A change of driver packages: read, let ``_driver.packages`` decide, act through a package manager, read back."""
+"""A change of driver packages: read, let ``_packages.packages`` decide, act through a package manager, read back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ChangeFailed(Exception):
 
 
 class PackageChange:
-    """One call of the module. ``options`` are the module's, ``manager`` is an :class:`_driver.manager.Manager`."""
+    """One call of the module. ``options`` are the module's, ``manager`` is an :class:`_packages.manager.Manager`."""
 
     def __init__(self, manager, options):
         self.manager = manager

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import floors
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver._cuda_branches import BRANCHES
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import workloads
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import floors
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._cuda_branches import BRANCHES
 
 # Runs on main only: it decides; the patterns take versions and conditions apart, and no file or program is read.
 

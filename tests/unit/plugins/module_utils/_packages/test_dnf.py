@@ -10,11 +10,11 @@ import pathlib
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import dnf
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import dnf
 
 pytestmark = pytest.mark.pythons
 
-FIXTURES = pathlib.Path(__file__).parents[1] / "fixtures" / "dnf"
+FIXTURES = pathlib.Path(__file__).parent / "fixtures" / "dnf"
 OLD, NEW = "3:575.57.08-1.el9", "3:580.95.05-1.el9"
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import apt, manager
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.fake_apt import SET, FakeMachine, fixture, index, installed
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import apt, manager
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages.fake_apt import SET, FakeMachine, fixture, index, installed
 
 pytestmark = pytest.mark.pythons
 

@@ -13,8 +13,9 @@ from ansible.utils.display import Display
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _smoke_options as options
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import model, smoke, smoke_rates, verdict
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import model, verdict
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import policy as policy_rules
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health.checks import smoke, smoke_rates
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health.registry import IDENTS
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _judging
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._nvml_action import NvmlActionBase

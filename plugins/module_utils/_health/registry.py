@@ -11,8 +11,8 @@ Private to the collection: it may change at any time.
 
 from __future__ import annotations
 
-from . import (
-    baseline,
+from . import baseline, mig_free
+from .checks import (
     clocks,
     containers,
     cuda,
@@ -27,7 +27,6 @@ from . import (
     identity,
     memory,
     mig,
-    mig_free,
     modes,
     network,
     node,

@@ -9,9 +9,10 @@ Private to the collection: it may change at any time.
 
 from __future__ import annotations
 
-from . import attribution, mig_free, model, registry, signals, versions
+from . import attribution, mig_free, model, registry, signals
 from . import baseline as baseline_family
 from . import policy as policy_rules
+from .checks import versions
 from .diff import EXPECTED
 from .model import FAIL, NOT_APPLICABLE, PASS, UNKNOWN
 

@@ -13,7 +13,8 @@ import types
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import model, registry, smoke
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import model, registry
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health.checks import smoke
 from ansible_collections.gpufleet.lifecycle.tests.unit.scenarios import gpu_faults, node_faults, smoke_faults
 from ansible_collections.gpufleet.lifecycle.tests.unit.scenarios import world as w
 from ansible_collections.gpufleet.lifecycle.tests.unit.scenarios.scenario import NEXT_STEP, expectation

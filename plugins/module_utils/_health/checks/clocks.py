@@ -1,0 +1,135 @@
+# -*- coding: utf-8 -*-
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Clocks: what slows a GPU down, and the clocks that somebody set.
+
+Private to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from .. import compare, model, policy, signals
+
+IDLE = 0x1
+HW_SLOWDOWN, HW_THERMAL, POWER_BRAKE = 0x8, 0x40, 0x80
+SW_REASONS = ((0x4, "software power cap"), (0x10, "sync boost"), (0x20, "software thermal slowdown"))
+DEPRECATED = 26
+NO_MORE = "This driver has no application clocks any more"
+KEY = "clocks_event_reasons"
+
+
+def reasons_of(ctx, gpu, ident):
+    """The bits of what holds the clocks back, or the check that says why they are not known."""
+    now = compare.typed(gpu, KEY, int)
+    return (now.value, None) if now.known else (None, signals.absent(ctx, ident, gpu, KEY, now))
+
+
+def hardware(ctx, gpu, ident, bit, what, action, step):
+    """A slowdown by the hardware is never right on a GPU that is idle or under a short test."""
+    reasons, problem = reasons_of(ctx, gpu, ident)
+    if problem:
+        return problem
+    finding = None
+    if reasons & bit:
+        finding = compare.fails(action, "%s of %s is on (clock event reasons 0x%x, expected 0x%x not to be set). %s" % (
+            what, model.named(gpu), reasons, bit, step))
+    return compare.result(ident, gpu, finding, "0x%x" % (reasons,), "without 0x%x" % (bit,), "hardware")
+
+
+def software(ctx, gpu):
+    ident = "gpu.sw_slowdown"
+    reasons, problem = reasons_of(ctx, gpu, ident)
+    if problem:
+        return problem
+    found = [name for bit, name in SW_REASONS if reasons & bit]
+    finding = None
+    if found:
+        finding = compare.notice("The driver holds the clocks of %s back: %s (clock event reasons 0x%x, expected none of these). "
+                                 "That is usual under load; without load, compare power limit, temperature and clocks with other nodes." % (
+                                     model.named(gpu), ", ".join(found), reasons))
+    return compare.result(ident, gpu, finding, "0x%x" % (reasons,), "without 0x34", "hardware")
+
+
+def application(ctx, gpu):
+    """Application clocks are a setting. Drivers that no longer have it answer so, which matters only where it was used."""
+    ident, key = "gpu.applications_clocks", "applications_clocks_mhz"
+    now = compare.typed(gpu, key, dict)
+    old = compare.before(ctx, gpu, key, dict)
+    if now.rc == DEPRECATED and old is not None and old.known:
+        default = compare.before(ctx, gpu, "applications_clocks_default_mhz", dict)
+        if default.known and default.value == old.value:
+            return compare.not_applicable(ident, gpu, model.shown(now), NO_MORE + ", and in the baseline they were the default.")
+        finding = compare.fails("restore_setting", "%s; expected %s for %s as in the baseline. Set locked clocks instead and take a new baseline." % (
+            NO_MORE, listed(old.value), model.named(gpu)))
+        return compare.result(ident, gpu, finding, model.shown(now), old.value, "baseline")
+    if now.rc == DEPRECATED and (old is None or old.rc == DEPRECATED or compare.absent_before(old)):
+        return compare.not_applicable(ident, gpu, model.shown(now), NO_MORE + ".")
+
+    def differs(before, after):
+        if before == after:
+            return None
+        return compare.fails("restore_setting", "Application clocks of %s are %s; expected %s as in the baseline. Set them again." % (
+            model.named(gpu), listed(after), listed(before)))
+
+    return compare.against(ctx, gpu, ident, key, dict, differs, "restore_setting")
+
+
+def highest(ctx, gpu):
+    """The clocks that the GPU can reach at most: lower ones are a GPU that lost performance."""
+    ident, key = "gpu.clocks_max", "clocks_max_mhz"
+
+    def differs(before, after):
+        tolerance = policy.limit(ctx, "clocks_max_tolerance_percent", gpu)
+        wrong = []
+        for domain in sorted(before):
+            then, now = compare.part(before, domain), compare.part(after, domain)
+            if then is not None and (now is None or (then - now) * 100.0 > then * tolerance):
+                wrong.append("%s %s MHz, expected %s MHz" % (domain, now, then))
+        if not wrong:
+            return None
+        return compare.fails("hold", "Highest clocks of %s fell since the baseline: %s. Look at locked clocks, VBIOS and driver." % (
+            model.named(gpu), "; ".join(wrong)))
+
+    return compare.against(ctx, gpu, ident, key, dict, differs)
+
+
+def listed(clocks):
+    return ", ".join("%s %s MHz" % (domain, clocks[domain]) for domain in sorted(clocks, key=str))
+
+
+def idle(gpu):
+    """Whether the GPU has nothing to do: True or False, None if that is not known."""
+    reasons = compare.typed(gpu, KEY, int)
+    compute = compare.typed(gpu, "compute_processes", list)
+    if reasons.known and reasons.value & IDLE:
+        return True
+    if not reasons.known or not compute.known:
+        return None
+    return not compute.value
+
+
+HARDWARE = "nvml.h, nvmlClocksEventReason"
+ROWS = (
+    model.Row("gpu.hw_slowdown", "gpu", functools.partial(
+        hardware, ident="gpu.hw_slowdown", bit=HW_SLOWDOWN, what="Hardware slowdown", action="hold",
+        step="Look at temperature, power supplies and the power brake signal of the node; it halves the clocks or worse."),
+        "No slowdown by the hardware", ("gpu.clocks_event_reasons",), HARDWARE + "HwSlowdown", (19,)),
+    model.Row("gpu.hw_thermal_slowdown", "gpu", functools.partial(
+        hardware, ident="gpu.hw_thermal_slowdown", bit=HW_THERMAL, what="Thermal slowdown by the hardware", action="hold",
+        step="Look at fans, airflow or coolant and at the temperature of the GPU."),
+        "No thermal slowdown by the hardware", ("gpu.clocks_event_reasons",), HARDWARE + "HwThermalSlowdown", (19,)),
+    model.Row("gpu.power_brake", "gpu", functools.partial(
+        hardware, ident="gpu.power_brake", bit=POWER_BRAKE, what="Power brake", action="hold",
+        step="Look at the power supplies and power capping of the node (BMC): something outside the GPU asks it to brake."),
+        "No power brake from outside", ("gpu.clocks_event_reasons",), HARDWARE + "HwPowerBrakeSlowdown", (19,)),
+    model.Row("gpu.sw_slowdown", "gpu", software, "The driver does not hold the clocks back for power, heat or sync boost (a notice if it does)",
+              ("gpu.clocks_event_reasons",), HARDWARE + "SwPowerCap, SyncBoost, SwThermalSlowdown", (20,)),
+    model.Row("gpu.applications_clocks", "gpu", application, "The application clocks are those of the baseline",
+              ("gpu.applications_clocks_mhz", "gpu.applications_clocks_default_mhz"),
+              "NVIDIA driver persistence guide: lost when the driver deinitialises", (23,)),
+    model.Row("gpu.clocks_max", "gpu", highest, "The highest clocks are not lower than in the baseline", ("gpu.clocks_max_mhz",),
+              "nvml.h, nvmlDeviceGetMaxClockInfo", (23,)),
+)

@@ -1,0 +1,126 @@
+# -*- coding: utf-8 -*-
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What NVLink fabrics need on the node: NVSwitches, fabric manager, and IMEX where the policy asks for it.
+
+Private to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+from .. import model, nodefacts, policy
+from ..nodefacts import Checks
+
+FABRIC_MANAGER = "nvidia-fabricmanager.service"
+IMEX = "nvidia-imex.service"
+GUIDE = "NVIDIA Fabric Manager User Guide"
+
+
+def switches(ctx):
+    """(addresses of the NVSwitches or None if they cannot be listed, the same of the baseline as Before)"""
+    now = nodefacts.of_kind(model.item(ctx.system, "nvswitches"), list)
+    old = nodefacts.before(ctx, "system", "nvswitches", kind=list)
+    return None if now is None else addresses(now), old._replace(value=addresses(old.value or []))
+
+
+def addresses(listed):
+    return sorted(str(model.pci_address(model.item(entry, "address"))) for entry in listed)
+
+
+def nvswitches(ctx):
+    """The same NVSwitches are on the PCI bus as in the baseline."""
+    checks = Checks("node.nvswitches", source="baseline")
+    now, old = switches(ctx)
+    if now is None:
+        return checks.unknown(None, old.value or None, "The NVSwitches on the PCI bus cannot be listed. Look at lspci -d 10de: on the node.")
+    if not old.given:
+        return checks.none("There is no baseline to compare the NVSwitches with.", now)
+    if not old.known:
+        return checks.unknown(now, None, "The baseline does not have the NVSwitches. %s" % (nodefacts.AGAIN,))
+    if not now and not old.value:
+        return checks.none("There are no NVSwitches on the PCI bus.", [])
+    lost = [address for address in old.value if address not in now]
+    if lost:
+        return checks.fail(now, old.value, "NVSwitches of the baseline are not on the PCI bus: %s. Look for SXid in the kernel log, then power-cycle the node."
+                           % (", ".join(lost),))
+    return checks.good(now, old.value)
+
+
+def needed(ctx, checks):
+    """None where a fabric manager must run on this node, else the check that says why not."""
+    now, old = switches(ctx)
+    if now is None:
+        return checks.unknown(None, None, "Whether there are NVSwitches cannot be read, so it is not known if a fabric manager is needed. "
+                                          "Look at lspci -d 10de: on the node.")
+    # Switches that left the bus do not take the need for a fabric manager with them.
+    if now or old.value:
+        return None
+    return checks.none("There are no NVSwitches on the PCI bus.")
+
+
+def fabric_manager(ctx):
+    checks = Checks("node.fabric_manager", source="hardware")
+    return needed(ctx, checks) or running(ctx, checks, FABRIC_MANAGER, "fabricmanager", "Without it, CUDA does not start on GPUs behind NVSwitches.")
+
+
+def fabric_manager_version(ctx):
+    checks = Checks("node.fabric_manager_version")
+    answer = needed(ctx, checks)
+    if answer and (answer["status"] != "not_applicable" or model.item(ctx.system, "units", FABRIC_MANAGER, "active") != "active"):
+        return answer
+    return same_version(ctx, checks, "fabricmanager", "The fabric manager")
+
+
+def imex(ctx):
+    checks = Checks("node.imex")
+    if not policy.limit(ctx, "imex_required"):
+        return checks.none("The policy does not ask for IMEX (imex_required).")
+    return running(ctx, checks, IMEX, "imex", "Without it, memory is not shared between the nodes of an NVLink domain.")
+
+
+def imex_version(ctx):
+    checks = Checks("node.imex_version")
+    if not policy.limit(ctx, "imex_required"):
+        return checks.none("The policy does not ask for IMEX (imex_required).")
+    return same_version(ctx, checks, "imex", "IMEX")
+
+
+def running(ctx, checks, unit, key, why):
+    state = nodefacts.of_kind(model.item(ctx.system, "units", unit), dict) or {}
+    load, active = state.get("load"), state.get("active")
+    if not isinstance(load, str) or not isinstance(active, str):
+        return checks.unknown(None, "active", "The state of %s cannot be read. Run systemctl status %s on the node." % (unit, unit))
+    if load == "not-found":
+        return checks.fail("not installed", "active", "%s is not installed. %s Install the package of the driver's version." % (unit, why))
+    if active != "active":
+        return checks.fail(active, "active", "%s is %s. %s Look at systemctl status %s." % (unit, active, why, unit), "restart_service")
+    return checks.good(active, "active")
+
+
+def same_version(ctx, checks, key, name):
+    present, version = model.item(ctx.system, key, "present"), nodefacts.upstream(model.item(ctx.system, key, "version"))
+    expected = nodefacts.driver(ctx)
+    if present is False:
+        return checks.fail("not installed", expected, "%s is not installed. Install the package of the driver's version." % (name,))
+    if present is not True or version is None:
+        return checks.unknown(None, expected, "The version of %s is not known. Run it with --version on the node." % (name.replace("The", "the"),))
+    if expected is None:
+        return checks.unknown(version, None, "Which driver is loaded is not known, so the version of %s cannot be compared. Load the driver." % (
+            name.replace("The", "the"),))
+    if version != expected:
+        return checks.fail(version, expected, "%s is %s and the driver is %s; they must be the same. Install the package of the driver's version and "
+                           "restart the service." % (name, version, expected))
+    return checks.good(version, expected)
+
+
+ROWS = (
+    model.Row("node.nvswitches", "node", nvswitches, "The NVSwitches of the baseline are on the PCI bus", ("system.nvswitches",), GUIDE, (29,)),
+    model.Row("node.fabric_manager", "node", fabric_manager, "The fabric manager runs where there are NVSwitches",
+              ("system.nvswitches", "system.units"), GUIDE, (29,)),
+    model.Row("node.fabric_manager_version", "node", fabric_manager_version, "The fabric manager is of the driver's version",
+              ("system.fabricmanager", "audit.versions.loaded"), GUIDE, (29,)),
+    model.Row("node.imex", "node", imex, "IMEX runs, where the policy asks for it", ("system.units",), "NVIDIA IMEX Service guide", (31,)),
+    model.Row("node.imex_version", "node", imex_version, "IMEX is of the driver's version, where the policy asks for it",
+              ("system.imex", "audit.versions.loaded"), "NVIDIA IMEX Service guide", (31,)),
+)

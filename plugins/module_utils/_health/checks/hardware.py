@@ -1,0 +1,189 @@
+# -*- coding: utf-8 -*-
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether the node has the hardware that it should have, by what is said of it, else by what its board has.
+
+Private to the collection: it may change at any time.
+A baseline that is taken of a sick node makes the sickness the norm, and without one nothing is compared at all. So what the user says of the
+hardware (expect.hardware) always counts, and without a baseline what boards of that name have counts for the rest.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+
+from .. import codes, model, nodefacts, tables
+from ..nodefacts import Checks
+
+SAY = "If the node is built so, say so in expect.hardware (gpu_health_expect)."
+NODE_KEYS = ("gpus", "nvswitches")
+GPU_KEYS = ("model", "memory_mib", "ecc", "nvlinks", "pcie_generation", "pcie_width")
+MIB = 1024 * 1024
+ON = 1
+
+
+def said(ctx):
+    """What the user says of the hardware."""
+    found = model.item(ctx.expect, "hardware")
+    return dict((key, value) for key, value in found.items() if value is not None) if isinstance(found, dict) else {}
+
+
+def board_of(ctx, gpu):
+    """The row of the table for the board of this name; None if it has none. TableError for a table that cannot be used."""
+    name = _name(gpu)
+    for row in tables.boards(model.item(ctx.tables, "boards")):
+        if name is not None and fnmatch.fnmatchcase(name, row["name"]):
+            return row
+    return None
+
+
+def _name(gpu):
+    name = model.reading(gpu, "name").value
+    return name if isinstance(name, str) else None
+
+
+def boards(ctx):
+    """The rows of all GPUs; None in the place of one that the table does not have."""
+    return [board_of(ctx, gpu) for gpu in model.gpus(ctx.snapshot)]
+
+
+def damaged(checks, exc):
+    return checks.unknown(None, None, "What hardware boards have cannot be told, the collection's table of them is not usable: %s. Install the collection "
+                                      "again." % (exc,))
+
+
+def node(ctx):
+    """As many GPUs and NVSwitches as the node should have."""
+    checks = Checks("node.hardware")
+    wanted = said(ctx)
+    try:
+        rows = boards(ctx) if ctx.baseline is None else []
+    except tables.TableError as exc:
+        return damaged(checks, exc)
+    count = model.number(ctx.snapshot, "count")
+    listed = nodefacts.of_kind(model.item(ctx.system, "nvswitches"), list)
+    switches = None if listed is None else len(listed)
+    found = {"gpus": count.value, "nvswitches": switches}
+    known = bool(rows) and None not in rows
+    counts = sorted(set.intersection(*(set(row["counts"]) for row in rows))) if known and all(row["counts"] for row in rows) else []
+    if not count.known and ("gpus" in wanted or ctx.baseline is None):
+        return checks.unknown(found, wanted.get("gpus"), "The GPUs were not counted, so whether all are there is not known. See nvml.answers.")
+    if "gpus" in wanted or counts:
+        expected = wanted.get("gpus", counts)
+        if count.value not in ([expected] if "gpus" in wanted else counts):
+            return checks.fail(found, expected, "The node has %s GPUs; expected %s. Look for GPUs that left the bus (lspci -d 10de:, NVRM lines in the kernel "
+                               "log).%s" % (count.value, _or(expected), "" if "gpus" in wanted else " " + SAY))
+    by_board = rows[0]["nvswitches"].get(str(count.value)) if known else None
+    if "nvswitches" in wanted or by_board:
+        expected = wanted.get("nvswitches", by_board)
+        if switches is None:
+            return checks.unknown(found, expected, "The NVSwitches on the PCI bus cannot be listed, and %s are expected. Look at lspci -d 10de:." % (expected,))
+        # A virtual machine with all GPUs of a board may have none of its switches; then the fabric state says whether they work.
+        if switches != expected and ("nvswitches" in wanted or switches):
+            return checks.fail(found, expected, "The node has %s NVSwitches on its PCI bus; expected %s. Look for SXid in the kernel log, then power-cycle the "
+                               "node.%s" % (switches, expected, "" if "nvswitches" in wanted else " " + SAY))
+    if not wanted and ctx.baseline is not None:
+        return checks.none("The hardware is compared with the baseline.", found)
+    if "gpus" not in wanted and ctx.baseline is None and any(_name(each) is None for each in model.gpus(ctx.snapshot)):
+        return checks.unknown(found, None, "What boards the node has cannot be read, so how many GPUs it should have is not known. Read the node again "
+                                           "as root, or say it in expect.hardware (gpu_health_expect).")
+    if not set(wanted) & set(NODE_KEYS) and not counts:
+        return checks.none("How many GPUs the node should have is not said (expect.hardware, gpu_health_expect), and cards like its come in any number.",
+                           found)
+    return checks.good(found, wanted.get("gpus", counts) or None)
+
+
+def _or(expected):
+    return " or ".join(str(number) for number in expected) if isinstance(expected, list) else str(expected)
+
+
+def gpu(ctx, one):
+    """The GPU is of the model that it should be, and has its memory, ECC, NVLinks and PCIe lanes."""
+    checks = Checks("gpu.hardware", model.entity(one))
+    wanted = said(ctx)
+    try:
+        row = board_of(ctx, one) if ctx.baseline is None else None
+    except tables.TableError as exc:
+        return damaged(checks, exc)
+    expected = dict((key, row[key]) for key in GPU_KEYS if row is not None and key in row)
+    # An old slot is no fault; gpu.pcie_generation_max has a notice for it.
+    expected.pop("pcie_generation", None)
+    expected.update((key, wanted[key]) for key in GPU_KEYS if key in wanted)
+    if not expected and ctx.baseline is not None:
+        return checks.none("The hardware is compared with the baseline.")
+    unread = ["model"] if ctx.baseline is None and _name(one) is None else []
+    if not expected and not unread:
+        return checks.notice(model.reading(one, "name").value, None, "What %s should have is not known: its model is not in this collection's table. "
+                             "Say it in expect.hardware (gpu_health_expect)." % (model.named(one),))
+    found, wrong = {}, []
+    for key in GPU_KEYS:
+        if key in expected:
+            found[key] = READERS[key](one)
+            if found[key] is None:
+                unread += [key] if key not in unread else []
+            elif not FITS[key](found[key], expected[key]) and not _partition(ctx, key, found[key], wanted):
+                wrong.append("%s is %s, expected %s" % (WORDS[key], _shown(found[key]), _shown(expected[key])))
+    if wrong:
+        return checks.fail(found, expected, "%s is not as it should be: %s. Look at the kernel log and at the seat of the GPU.%s" % (
+            model.named(one), "; ".join(wrong), "" if set(wanted) & set(GPU_KEYS) else " " + SAY))
+    if unread:
+        return checks.unknown(found, expected, "Of %s cannot be read: %s. Read the node again as root." % (
+            model.named(one), ", ".join(WORDS[key] for key in unread)))
+    return checks.good(found, expected)
+
+
+def _partition(ctx, key, found, wanted):
+    """Whether a GPU without NVLinks is one that a virtual machine got alone: the links of such are off."""
+    return key == "nvlinks" and key not in wanted and found == 0 and model.number(ctx.snapshot, "count").value == 1
+
+
+def _shown(value):
+    return {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value
+
+
+def _memory(one):
+    total = model.number(one, "memory_total_bytes")
+    return total.value // MIB if total.known else None
+
+
+def _ecc(one):
+    mode = model.number(one, "ecc_mode_current")
+    return mode.value == ON if mode.known else False if mode.rc == codes.NOT_SUPPORTED else None
+
+
+def _links(one):
+    links = model.reading(one, "nvlink_active")
+    return links.value.count(True) if links.known and isinstance(links.value, list) else 0 if links.rc == codes.NOT_SUPPORTED else None
+
+
+def _number(key):
+    return lambda one: model.number(one, key).value
+
+
+def _at_least(found, expected):
+    return found >= expected
+
+
+def _same(found, expected):
+    return found == expected
+
+
+def _named(found, expected):
+    return fnmatch.fnmatchcase(str(found).lower(), str(expected).lower())
+
+
+WORDS = {"model": "its model", "memory_mib": "its memory in MiB", "ecc": "ECC", "nvlinks": "the number of active NVLinks",
+         "pcie_generation": "the PCIe generation that its link can do", "pcie_width": "the number of its PCIe lanes"}
+READERS = {"model": _name, "memory_mib": _memory, "ecc": _ecc, "nvlinks": _links,
+           "pcie_generation": _number("pcie_gen_max"), "pcie_width": _number("pcie_width_current")}
+FITS = {"model": _named, "memory_mib": _at_least, "ecc": _same, "nvlinks": _at_least, "pcie_generation": _at_least, "pcie_width": _at_least}
+
+TABLE = "this collection's table of boards"
+ROWS = (
+    model.Row("node.hardware", "node", node, "The node has the GPUs and NVSwitches that it should: as expect.hardware says, else as its board",
+              ("snapshot.count", "system.nvswitches", "expect.hardware"), TABLE, (1,)),
+    model.Row("gpu.hardware", "gpu", gpu, "The GPU has the memory, ECC, NVLinks and PCIe lanes that it should: as expect.hardware says, else as its board",
+              ("gpu.name", "gpu.memory_total_bytes", "gpu.ecc_mode_current", "gpu.nvlink_active", "gpu.pcie_width_current", "expect.hardware"),
+              TABLE, (1, 25, 26, 37)),
+)

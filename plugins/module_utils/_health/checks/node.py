@@ -1,0 +1,148 @@
+# -*- coding: utf-8 -*-
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The node's kernel: taint, oops, the boot it is in, and tasks that hang in the driver.
+
+Private to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+from .. import kernel_events, model, nodefacts
+from ..nodefacts import Checks
+
+# Documentation/admin-guide/tainted-kernels.rst: bit, letter, meaning, what it asks for if the bit is bad by itself.
+TAINT = (
+    (0, "P", "a proprietary module was loaded", None),
+    (1, "F", "a module was loaded by force", None),
+    (2, "S", "the kernel runs on an out of specification system", None),
+    (3, "R", "a module was unloaded by force", None),
+    (4, "M", "a processor reported a machine check", "field_diag"),
+    (5, "B", "a bad page was found, or page flags were unexpected", "reboot"),
+    (6, "U", "userspace asked for the taint", None),
+    (7, "D", "the kernel died before: an oops or a bug", "reboot"),
+    (8, "A", "an ACPI table was overridden", None),
+    (9, "W", "the kernel warned", None),
+    (10, "C", "a staging driver was loaded", None),
+    (11, "I", "a firmware bug was worked around", None),
+    (12, "O", "a module from outside the kernel was loaded", None),
+    (13, "E", "an unsigned module was loaded", None),
+    (14, "L", "a soft lockup happened", "reboot"),
+    (15, "K", "the kernel was live patched", None),
+    (16, "X", "the distribution's own flag", None),
+    (17, "T", "the kernel was built with randomised structures", None),
+    (18, "N", "an in-kernel test was run", None),
+    (19, "J", "a mutating firmware debug operation was used", None),
+)
+# What NVIDIA's driver brings by itself.
+DRIVERS_OWN = 1 << 0 | 1 << 12 | 1 << 13
+
+
+def taint(ctx):
+    """No sign of a kernel that died; other new bits are worth a look."""
+    checks = Checks("node.kernel_taint", source="hardware")
+    now = nodefacts.of_kind(model.item(ctx.system, "taint"), int)
+    old = nodefacts.before(ctx, "system", "taint", kind=int)
+    if now is None:
+        return checks.unknown(None, None, "The kernel's taint cannot be read. Look at /proc/sys/kernel/tainted on the node.")
+    bad = [(bit, action) for bit, letter, meaning, action in TAINT if action and now >> bit & 1]
+    if bad:
+        return checks.fail(now, 0, "The kernel is tainted: %s. Look for the trace in the kernel log." % (named(sum(1 << bit for bit, action in bad)),),
+                           "field_diag" if "field_diag" in [action for bit, action in bad] else "reboot")
+    if old.given and not old.known:
+        return checks.unknown(now, None, "The baseline does not have the kernel's taint. %s" % (nodefacts.AGAIN,), "baseline")
+    accepted = DRIVERS_OWN | (old.value or 0)
+    new = now & ~accepted
+    if new:
+        return checks.notice(now, accepted, "The kernel is tainted %s: %s. Look for the cause in the kernel log." % (
+            "as it was not in the baseline" if old.given else "not only by the driver", named(new)), "baseline" if old.given else "hardware")
+    return checks.good(now, accepted)
+
+
+def named(bits):
+    """The bits for people: W (the kernel warned)"""
+    known = ["%s (%s)" % (letter, meaning) for bit, letter, meaning, action in TAINT if bits >> bit & 1]
+    rest = bits & ~sum(1 << bit for bit, letter, meaning, action in TAINT)
+    return ", ".join(known + (["bits %#x that this collection does not know" % (rest,)] if rest else []))
+
+
+def oops(ctx):
+    """The kernel did not break in the driver since the watermark; that it broke elsewhere is worth a look."""
+    checks = Checks("node.kernel_oops", source="hardware")
+    log = kernel_events.log(ctx)
+    ours, others = (kernel_events.of_kind(log, kind) for kind in ("oops", "oops_elsewhere"))
+    if ours:
+        return checks.fail(lines(ours), [], "The kernel broke in or below the NVIDIA driver %d times: %s. Save the kernel log (journalctl -k) and reboot." % (
+            len(ours), lines(ours)[0]), "reboot")
+    if log.problem:
+        return checks.unknown(lines(others), [], "Whether the kernel broke is not known. %s" % (log.problem,))
+    if others:
+        return checks.notice(lines(others), [], "The kernel broke %d times, not in the NVIDIA driver: %s. Look at journalctl -k." % (
+            len(others), lines(others)[0]))
+    dumps, reports = (kernel_events.of_kind(log, kind) for kind in ("driver_dump", "ubsan"))
+    if dumps:
+        return checks.notice(lines(dumps), [], "The NVIDIA driver dumped its stack %d times. What it met is in the lines before: journalctl -k." % (
+            len(dumps),))
+    if reports:
+        return checks.notice(lines(reports), [], "The kernel's sanitizer complained %d times and went on: %s. Newer drivers may be without it." % (
+            len(reports), lines(reports)[0]))
+    invalid = kernel_events.of_kind(log, "peermem_invalid")
+    if invalid:
+        return checks.notice(lines(invalid), [], "nvidia-peermem met memory that was not its own %d times: GPUDirect RDMA of that process fails. If it comes "
+                             "again, reload nvidia-peermem or reboot." % (len(invalid),))
+    if log.note:
+        return checks.notice([], [], log.note)
+    return checks.good([], [])
+
+
+def lines(events):
+    return [event["text"][:200] for event in events[:5]]
+
+
+def boot(ctx):
+    """The node was rebooted when it was meant to be, and only then."""
+    checks = Checks("node.boot", source="baseline")
+    meant = model.item(ctx.expect, "reboot")
+    now, old = model.item(ctx.reading, "boot_id"), model.item(ctx.baseline, "boot_id")
+    same = nodefacts.same_boot(ctx)
+    if ctx.baseline is None:
+        if meant is None:
+            return checks.none("There is no baseline to compare the boot with.", now)
+        return checks.unknown(now, None, "Whether the node was rebooted is not known without a baseline. Pass baseline or baseline_file.")
+    if same is None:
+        return checks.unknown(now, old, "The boot of the node or of the baseline is not known. Look at /proc/sys/kernel/random/boot_id.")
+    if meant is True and same:
+        return checks.fail(now, "another boot than %s" % (old,), "A reboot was expected and the node is still in the boot of the baseline. Look at "
+                           "last -x reboot and at whatever holds the shutdown.", "reboot")
+    if meant is False and not same:
+        return checks.fail(now, old, "The node was rebooted and should not have been. Look at the end of the previous boot: journalctl -b -1 -e.")
+    if meant is None and not same and ctx.phase == "soak":
+        return checks.notice(now, old, "The node was rebooted while it was watched, and it was not said that this was meant (expect.reboot). "
+                                       "Look at the end of the previous boot: journalctl -b -1 -e.")
+    return checks.good(now, old if meant is not None else None)
+
+
+def hung_tasks(ctx):
+    """No task waits in the driver and cannot be interrupted."""
+    checks = Checks("node.hung_tasks", source="hardware")
+    tasks = nodefacts.of_kind(model.item(ctx.system, "hung_tasks"), list)
+    step = "It cannot be killed; reboot the node, by the power switch if it does not go down."
+    if tasks:
+        names = ["%s (pid %s)" % (model.item(task, "comm"), model.item(task, "pid")) for task in tasks]
+        return checks.fail(names, [], "%d tasks hang in the driver and cannot be interrupted: %s. %s" % (len(tasks), ", ".join(names[:5]), step), "reboot")
+    if tasks is None:
+        return checks.unknown(None, [], "Whether tasks hang in the driver cannot be read. Run ps -eo pid,state,comm,wchan on the node.")
+    return checks.good([], [])
+
+
+DOCUMENTED = "Linux, Documentation/admin-guide/tainted-kernels.rst"
+ROWS = (
+    model.Row("node.kernel_taint", "node", taint, "The kernel did not die or lock up, and has no new taint (a notice)", ("system.taint",), DOCUMENTED, (50,)),
+    model.Row("node.kernel_oops", "node", oops, "The kernel did not break in the driver since the watermark (a notice if elsewhere)",
+              ("kernel_log.events", "kernel_log.complete"), "Linux, Documentation/admin-guide/bug-hunting.rst", (50,)),
+    model.Row("node.boot", "node", boot, "The node was rebooted when it was meant to be, and only then", ("reading.boot_id", "expect.reboot"),
+              "this collection", (59,)),
+    model.Row("node.hung_tasks", "node", hung_tasks, "No task hangs in the driver", ("system.hung_tasks",),
+              "Linux, proc_pid_stat(5)", (60,)),
+)

@@ -1,0 +1,49 @@
+# -*- coding: utf-8 -*-
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Power limits: the one that is set, the one that holds, and the default.
+
+Private to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+from .. import compare, model, signals
+from ..compare import NUMBER
+
+
+def enforced(ctx, gpu):
+    """What holds is the lowest of all limits; one that is lower than the limit that is set comes from outside."""
+    ident, key = "gpu.power_limit_enforced", "power_limit_enforced_mw"
+    now, wanted = compare.typed(gpu, key, NUMBER), compare.typed(gpu, "power_limit_mw", NUMBER)
+    if not now.known:
+        return signals.absent(ctx, ident, gpu, key, now, "restore_setting")
+    old = compare.before(ctx, gpu, key, NUMBER)
+    step = "Set the power limit again, and look at power capping of the node (BMC)."
+    if compare.damaged_before(old):
+        return compare.incomparable(ctx, gpu, ident, key, NUMBER, now.value)
+    if old is not None and old.known and now.value < old.value:
+        finding = compare.fails("restore_setting", "The power limit in mW that holds for %s is %s; expected %s as in the baseline. %s" % (
+            model.named(gpu), now.value, old.value, step))
+        return compare.result(ident, gpu, finding, now.value, old.value, "baseline")
+    if not wanted.known:
+        return signals.absent(ctx, ident, gpu, "power_limit_mw", wanted, "restore_setting")
+    finding = None
+    if now.value < wanted.value:
+        finding = compare.notice("The power limit in mW that holds for %s is %s; expected %s, which is set. Look at power capping of the node (BMC)." % (
+            model.named(gpu), now.value, wanted.value))
+    return compare.result(ident, gpu, finding, now.value, wanted.value, "hardware")
+
+
+ROWS = (
+    model.Row("gpu.power_limit", "gpu", compare.unchanged(
+        "gpu.power_limit", "power_limit_mw", "Power limit in mW", "Set it again.", action="restore_setting"),
+        "The power limit is that of the baseline", ("gpu.power_limit_mw",), "NVIDIA driver persistence guide: lost when the driver deinitialises", (22,)),
+    model.Row("gpu.power_limit_enforced", "gpu", enforced, "The power limit that holds is not lower than in the baseline, nor than the one that is set",
+              ("gpu.power_limit_enforced_mw", "gpu.power_limit_mw"), "nvml.h, nvmlDeviceGetEnforcedPowerLimit", (22,)),
+    model.Row("gpu.power_limit_default", "gpu", compare.unchanged(
+        "gpu.power_limit_default", "power_limit_default_mw", "Default power limit in mW", "Look at the VBIOS and at the release notes of the driver."),
+        "The default power limit is that of the baseline (a notice if not)", ("gpu.power_limit_default_mw",),
+        "nvml.h, nvmlDeviceGetPowerManagementDefaultLimit", (22,)),
+)

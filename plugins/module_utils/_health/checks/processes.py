@@ -1,0 +1,85 @@
+# -*- coding: utf-8 -*-
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Processes on the GPUs, and memory that is used without one.
+
+Private to the collection: it may change at any time.
+Right after a change of the driver, and before the node serves again (phase post), nothing may run on a GPU: whatever does was not drained, or
+came back too early. In all other phases a node may be at work, and processes are only told. The caller can say it otherwise: expect has
+"empty": True or False.
+"""
+
+from __future__ import annotations
+
+from .. import compare, model, policy, signals
+from ..compare import NUMBER
+from ..model import PASS
+
+MIB = 1024 * 1024
+EMPTY_PHASES = ("post",)
+
+
+def must_be_empty(ctx):
+    wanted = model.item(ctx.expect, "empty")
+    return wanted if isinstance(wanted, bool) else ctx.phase in EMPTY_PHASES
+
+
+def strays(ctx, gpu, ident, key, what):
+    now = compare.typed(gpu, key, list)
+    if not now.known:
+        return signals.absent(ctx, ident, gpu, key, now)
+    pids = sorted(str(model.item(process, "pid")) for process in now.value)
+    shown = ["pid %s" % (pid,) for pid in pids]
+    limit = policy.limit(ctx, "processes_max", gpu)
+    text = "%s %s processes on %s (%s)" % (len(pids), what, model.named(gpu), ", ".join(shown))
+    if not must_be_empty(ctx):
+        return model.check(ident, model.entity(gpu), PASS, shown, None, "policy", message=text + "; the node may be at work." if pids else "")
+    finding = None
+    if len(pids) > limit:
+        finding = compare.fails("hold", "%s; expected at most %s in this phase. Drain the node, or stop them." % (text, limit))
+    return compare.result(ident, gpu, finding, shown, limit, "policy")
+
+
+def compute(ctx, gpu):
+    return strays(ctx, gpu, "gpu.compute_processes", "compute_processes", "compute")
+
+
+def graphics(ctx, gpu):
+    return strays(ctx, gpu, "gpu.graphics_processes", "graphics_processes", "graphics")
+
+
+def leftover(ctx, gpu):
+    """Memory that is used though no process runs, compared with the same state in the baseline."""
+    ident, key = "gpu.memory_used", "memory_used_bytes"
+    now = compare.typed(gpu, key, NUMBER)
+    if not now.known:
+        return signals.absent(ctx, ident, gpu, key, now)
+    running = {}
+    for kind in ("compute_processes", "graphics_processes"):
+        found = compare.typed(gpu, kind, list)
+        if not found.known:
+            return signals.absent(ctx, ident, gpu, kind, found)
+        running[kind] = found.value
+    if any(running.values()):
+        return compare.not_applicable(ident, gpu, now.value, "Processes use the GPU.")
+
+    def differs(old, new):
+        rise = policy.limit(ctx, "memory_used_rise_mib", gpu)
+        if new - old <= rise * MIB:
+            return None
+        return compare.fails("reset_gpu", "%s bytes of memory are used on %s, though no process runs there; expected at most %s MiB more than the %s "
+                             "of the baseline. Look for who holds /dev/nvidia*, then reset the GPU." % (new, model.named(gpu), rise, old))
+
+    return compare.against(ctx, gpu, ident, key, NUMBER, differs)
+
+
+PHASE = "; in phase post, or if the caller expects an empty node"
+ROWS = (
+    model.Row("gpu.compute_processes", "gpu", compute, "No compute process runs on the GPU" + PHASE, ("gpu.compute_processes",),
+              "nvml.h, nvmlDeviceGetComputeRunningProcesses_v3", (40,)),
+    model.Row("gpu.graphics_processes", "gpu", graphics, "No graphics process runs on the GPU" + PHASE, ("gpu.graphics_processes",),
+              "nvml.h, nvmlDeviceGetGraphicsRunningProcesses_v3", (40,)),
+    model.Row("gpu.memory_used", "gpu", leftover, "No memory is used without a process, beyond what the baseline had",
+              ("gpu.memory_used_bytes", "gpu.compute_processes", "gpu.graphics_processes"), "nvml.h, nvmlDeviceGetMemoryInfo", (40,)),
+)

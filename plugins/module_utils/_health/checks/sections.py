@@ -1,0 +1,33 @@
+# -*- coding: utf-8 -*-
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether the node could be read at all: every section of the reading is there.
+
+Private to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+from .. import model
+from ..baseline import SECTIONS
+from ..model import NODE, PASS, UNKNOWN
+
+IDENT = "reading.complete"
+
+
+def complete(ctx):
+    missing = [name for name in SECTIONS if not isinstance(model.item(ctx.reading, name), dict)]
+    if not isinstance(model.item(ctx.reading, "boot_id"), str):
+        missing.append("boot_id")
+    if not missing:
+        return model.check(IDENT, NODE, PASS, [], [], "hardware")
+    why = ["%s (%s)" % (name, model.item(ctx.reading, "problems", name) or "no reason given") for name in missing]
+    return model.check(IDENT, NODE, UNKNOWN, missing, [], "hardware", "hold",
+                       "The node could not be read in full; missing: %s. Read the node again as root." % (", ".join(why),))
+
+
+ROWS = (
+    model.Row(IDENT, "node", complete, "Every section of the reading is there", ("reading",) + tuple("reading." + name for name in SECTIONS),
+              "this collection", (60,)),
+)

@@ -10,7 +10,7 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _settings_options as options
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import settings
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import table as settings
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _judging
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._nvml_action import NvmlActionBase
 

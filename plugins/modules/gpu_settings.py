@@ -311,7 +311,7 @@ def main():
         for warning in warnings:
             module.warn(warning)
         module.exit_json(changed=False, needs_binding=True)
-    task = started.module("settings_task")
+    task = started.module("settings.task")
     try:
         with held(module) as holder:
             result = task.run(params, module.check_mode, started.load_binding, node.stuck_file(node.cache_directory(module._remote_tmp)))

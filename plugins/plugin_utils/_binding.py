@@ -62,12 +62,14 @@ def _record_hash(source):
 
 
 def files(directory, suffix):
-    """The contents of the files of DIRECTORY whose names end in SUFFIX, by name."""
+    """The contents of the files at any depth of DIRECTORY whose names end in SUFFIX, by their paths in it."""
     found = {}
-    for name in sorted(os.listdir(directory)):
-        if name.endswith(suffix):
-            with open(os.path.join(directory, name), "rb") as stream:
-                found[name] = stream.read()
+    for place, dummy, names in os.walk(directory):
+        for name in names:
+            if name.endswith(suffix):
+                path = os.path.join(place, name)
+                with open(path, "rb") as stream:
+                    found[os.path.relpath(path, directory).replace(os.sep, "/")] = stream.read()
     return found
 
 

@@ -66,16 +66,22 @@ class _Finder:
 
     def __init__(self, package, code):
         self.package = package
-        self._code = {}
+        self._code, self._packages = {}, set()
         for member, content in code.items():
-            folder, dummy, name = member.partition("/")
+            folder, dummy, path = member.partition("/")
             if folder == "_nvml":
-                self._code[package if name == "__init__.py" else "%s.%s" % (package, name[:-len(".py")])] = content
+                inside, dummy, last = path[:-len(".py")].rpartition("/")
+                words = [package] + (inside.split("/") if inside else [])
+                if last == "__init__":
+                    self._packages.add(".".join(words))
+                else:
+                    words.append(last)
+                self._code[".".join(words)] = content
 
     def find_spec(self, name, path=None, target=None):
         if name not in self._code:
             return None
-        return importlib.machinery.ModuleSpec(name, self, origin="<shipped %s>" % (name,), is_package=name == self.package)
+        return importlib.machinery.ModuleSpec(name, self, origin="<shipped %s>" % (name,), is_package=name in self._packages)
 
     def create_module(self, spec):
         return None

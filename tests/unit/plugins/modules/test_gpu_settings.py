@@ -13,7 +13,9 @@ import pytest
 pytest.importorskip("ansible.module_utils.basic", reason="modules need Ansible; what they call is tested without it")
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _settings_options as options
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, settings, settings_task
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import table as settings
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import task as settings_task
 from ansible_collections.gpufleet.lifecycle.plugins.modules import gpu_settings
 
 pytestmark = pytest.mark.cores

@@ -21,7 +21,7 @@ def archive(source="answer = 42\n", version="1.2.3", code=None):
     if source is not None:
         members["pynvml.py"] = source
     if code is None:
-        code = dict((path.name, path.read_text()) for path in CODE.glob("*.py"))
+        code = dict((str(path.relative_to(CODE)), path.read_text()) for path in CODE.rglob("*.py"))
     members.update(("_nvml/" + name, text) for name, text in code.items())
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as target:

@@ -63,7 +63,7 @@ def test_versions_of_structures_are_number_and_size(version, number, kind):
 
 def test_no_number_and_no_layout_comes_from_the_binding():
     """Bindings have renumbered fields and laid structures out wrongly; only calls, handles and errors are taken from them."""
-    for path in sorted(pathlib.Path(fields.__file__).parent.glob("*.py")):
+    for path in sorted(pathlib.Path(fields.__file__).parent.rglob("*.py")):
         assert re.findall(r"NVML_[A-Z]\w+|c_nvml\w+_t|binding\.nvml[A-Z]\w+", path.read_text()) == [], path.name
 
 

@@ -18,11 +18,11 @@ UTILS = pathlib.Path(snapshot.__file__).resolve().parents[1]
 RUN = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from _nvml import settings_task
+from _nvml.settings import task
 options, check, root = json.loads(sys.argv[2])
 try:
     print(json.dumps(settings_task.run(options, check, stuck_file=root + "/stuck", root=root, state_directory=root + "/var/lib/gpufleet")))
-except settings_task.TaskError as exc:
+except task.TaskError as exc:
     print(json.dumps({"failed": True, "changed": False, "msg": str(exc)}))
 """
 TAKE = """
@@ -53,7 +53,7 @@ def _process(node, code, wheel, *arguments):
 
 
 def settings(node, check=False, wheel=wheels.VERSIONS[-1], **given):
-    """What settings_task.run answers for the options GIVEN."""
+    """What task.run answers for the options GIVEN."""
     return _process(node, RUN, wheel, json.dumps([complete(given), check, str(node.root)]))
 
 

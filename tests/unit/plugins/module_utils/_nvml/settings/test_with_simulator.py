@@ -9,9 +9,9 @@ import json
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import settings as table
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import table
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml.settingsnode import baseline, rows, settings
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml.settings.settingsnode import baseline, rows, settings
 from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
 pytestmark = pytest.mark.pythons

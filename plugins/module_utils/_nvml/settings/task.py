@@ -10,8 +10,10 @@ What is set is read back by another child: what the driver forgets when the last
 
 from __future__ import annotations
 
-from . import binding as binding_module
-from . import selection, session, settings, settings_plan, settings_state, snapshot
+from .. import binding as binding_module
+from .. import selection, session, snapshot
+from . import plan, state
+from . import table as settings
 
 
 class TaskError(Exception):
@@ -22,7 +24,7 @@ class TaskError(Exception):
         self.snapshot = taken
 
 
-def run(options, check_mode, load=None, stuck_file=None, root="/", state_directory=settings_state.DIRECTORY, take=snapshot.take, child=session.run):
+def run(options, check_mode, load=None, stuck_file=None, root="/", state_directory=state.DIRECTORY, take=snapshot.take, child=session.run):
     """The result of the module for its OPTIONS. LOAD answers the binding, as snapshot.take has it."""
 
     def look():
@@ -31,32 +33,32 @@ def run(options, check_mode, load=None, stuck_file=None, root="/", state_directo
     before = look()
     if before["status"] != "ok":
         raise TaskError("NVML cannot be read (%s), and nothing was set: %s" % (before["status"], before["message"]), before)
-    mark = settings_state.load_mark(root)
+    mark = state.load_mark(root)
     warned = []
     kept = _kept(options, state_directory, warned)
     try:
         gpus = selection.chosen(before["gpus"], options["gpus"])
         wishes, missing = _wishes(options, before["gpus"], gpus, kept)
-    except (selection.Choice, settings_plan.WishError) as exc:
+    except (selection.Choice, plan.WishError) as exc:
         raise TaskError("%s; nothing was set" % (exc,)) from exc
-    rows = settings_plan.decide(gpus, wishes, kept, mark, settings_state.daemon_runs(root), options["processes"] == "allow")
-    rows += settings_plan.absent(missing)
-    taken = settings_plan.steps(rows)
-    blocked = any(row["status"] == settings_plan.FAILED for row in rows)
+    rows = plan.decide(gpus, wishes, kept, mark, state.daemon_runs(root), options["processes"] == "allow")
+    rows += plan.absent(missing)
+    taken = plan.steps(rows)
+    blocked = any(row["status"] == plan.FAILED for row in rows)
     now = gpus
     if blocked:
         # Nothing is set on any GPU if one cannot be.
-        rows = settings_plan.unset(rows)
+        rows = plan.unset(rows)
     elif taken and not check_mode:
         outcome = child(_work(taken, load), options["timeout_s"], stuck_file)
         answers = outcome.value if outcome.status == "ok" else None
         after = look()
         now = after["gpus"]
-        rows = settings_plan.conclude(rows, taken, answers, now, outcome.message or None)
+        rows = plan.conclude(rows, taken, answers, now, outcome.message or None)
         if after["status"] != "ok":
             warned.append("what was set could not be read back: %s" % (after["message"],))
         rows = _remember(rows, kept, mark, state_directory)
-    return _result(rows, blocked, before, warned + settings_plan.warnings(rows, now))
+    return _result(rows, blocked, before, warned + plan.warnings(rows, now))
 
 
 def _work(taken, load):
@@ -73,8 +75,8 @@ def _work(taken, load):
 def _kept(options, directory, warned):
     """What the node remembers. What cannot be read cannot be restored; a task that names its values can do without."""
     try:
-        return settings_state.read(directory)
-    except settings_state.StateError as exc:
+        return state.read(directory)
+    except state.StateError as exc:
         if options["state"] == "restored" and any(not settings.BY_NAME[name].getter for name in options["settings"] or settings.NAMES):
             raise TaskError("the locked clocks of this node are not known, and nothing was set: %s. Next step: remove the file, then set the locked clocks "
                             "again, or leave them out of the option settings" % (exc,)) from exc
@@ -86,36 +88,36 @@ def _wishes(options, everyone, gpus, kept):
     """({uuid: {setting: wish}}, UUIDs that the baseline has and this node does not)."""
     uuids = [uuid for uuid in (selection.value(gpu, "uuid") for gpu in gpus) if uuid]
     if options["state"] == "present":
-        wish = settings_plan.of_task(options)
+        wish = plan.of_task(options)
         if not wish:
-            raise settings_plan.WishError("no setting is named; name one of %s, or use state: restored with a baseline" % (", ".join(settings.NAMES),))
+            raise plan.WishError("no setting is named; name one of %s, or use state: restored with a baseline" % (", ".join(settings.NAMES),))
         return dict((uuid, wish) for uuid in uuids), []
     try:
         old = dict((selection.value(gpu, "uuid"), gpu) for gpu in options["baseline"]["snapshot"]["gpus"])
     except (KeyError, TypeError, AttributeError) as exc:
-        raise settings_plan.WishError("the baseline holds no reading of its GPUs (snapshot.gpus); take a new one with gpu_health") from exc
-    wishes = dict((uuid, settings_plan.of_baseline(old.get(uuid), kept.get(uuid), options["settings"] or settings.NAMES)) for uuid in uuids)
+        raise plan.WishError("the baseline holds no reading of its GPUs (snapshot.gpus); take a new one with gpu_health") from exc
+    wishes = dict((uuid, plan.of_baseline(old.get(uuid), kept.get(uuid), options["settings"] or settings.NAMES)) for uuid in uuids)
     present = set(selection.value(gpu, "uuid") for gpu in everyone)
     return wishes, [] if options["gpus"] else sorted(uuid for uuid in old if uuid and uuid not in present)
 
 
 def _remember(rows, kept, mark, directory):
-    remembered = settings_plan.remembered(kept, rows, mark)
+    remembered = plan.remembered(kept, rows, mark)
     if remembered == kept:
         return rows
     try:
-        settings_state.write(remembered, directory)
-    except settings_state.StateError as exc:
-        return settings_plan.forgotten(rows, exc)
+        state.write(remembered, directory)
+    except state.StateError as exc:
+        return plan.forgotten(rows, exc)
     return rows
 
 
 def _result(rows, blocked, before, warned):
-    failures = settings_plan.failures(rows)
-    shown = [settings_plan.present(row) for row in rows]
+    failures = plan.failures(rows)
+    shown = [plan.present(row) for row in rows]
     result = {
         "changed": any(row["changed"] for row in shown),
-        "reset_required": any(row["status"] == settings_plan.PENDING for row in shown),
+        "reset_required": any(row["status"] == plan.PENDING for row in shown),
         "settings": shown,
         "failures": failures,
         "simulated": before["simulated"],

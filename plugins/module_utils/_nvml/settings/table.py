@@ -13,7 +13,7 @@ from __future__ import annotations
 import collections
 import ctypes
 
-from . import calls, codes
+from .. import calls, codes
 
 # name: as in the options and results. getter: the keys of the snapshot that show it, none if NVML cannot be asked. setter: the function, and
 # resetter the one that goes back to the default. pending_until: what a change waits for. lost_at: what takes it away again. disturbs: whether

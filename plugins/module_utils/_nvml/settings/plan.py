@@ -13,8 +13,9 @@ found, what is wanted, what is there after, and "step": what is to be called, or
 
 from __future__ import annotations
 
-from . import codes, settings
-from .selection import value
+from .. import codes
+from ..selection import value
+from . import table as settings
 
 SAME, CHANGED, UNPROVEN, PENDING, NOT_SUPPORTED, FAILED = "same", "changed", "unproven", "pending", "not_supported", "failed"
 COMPUTE_MODES = {"default": 0, "prohibited": 2, "exclusive_process": 3}

@@ -10,8 +10,12 @@ import os
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _settings_options as options
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import codes, session, settings, settings_plan, settings_state, settings_task, snapshot
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import settingsnode
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import codes, session, snapshot
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import plan as settings_plan
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import state as settings_state
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import table as settings
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import task as settings_task
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml.settings import settingsnode
 
 UUID = "GPU-1"
 LOAD = "boot/1"

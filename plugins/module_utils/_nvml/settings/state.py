@@ -13,7 +13,7 @@ import json
 import os
 import stat
 
-from . import session
+from .. import session
 
 SCHEMA = "gpufleet.settings/1"
 DIRECTORY = "/var/lib/gpufleet"

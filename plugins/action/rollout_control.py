@@ -9,8 +9,10 @@ import datetime
 import getpass
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_control import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import control, ledger, options, owner, report, store
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import EXPECTED, RolloutAction
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, owner, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import control, options
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import EXPECTED, RolloutAction
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import report
 
 
 class ActionModule(RolloutAction):

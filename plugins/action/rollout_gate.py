@@ -17,8 +17,10 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_gate import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, gate, holds, ledger, proof, report, state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction, numbers, owned_view, progress
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, gate, holds, proof
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction, numbers, owned_view, progress
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import report
 
 ASKED = {state.DRAIN: "drain", state.DOWN: "go down", state.RETURN: "serve again"}
 LOCKED_S = 600  # for what is at work on a node that no controller left half done

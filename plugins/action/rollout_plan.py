@@ -11,24 +11,10 @@ import uuid
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_plan import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller, _peers, _variables
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
-    claims,
-    domains,
-    holds,
-    ledger,
-    limits,
-    options,
-    orphans,
-    outbox,
-    owner,
-    plan,
-    probes,
-    proof,
-    store,
-    watcher,
-    windows,
-)
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction, display
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, owner, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, domains, holds, limits, options, orphans, plan, probes, proof, windows
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction, display
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import outbox, watcher
 
 # Every number of the policy that is an option; the others are found out here.
 LIMITS = tuple(key for key in limits.DEFAULTS if key in ARGUMENT_SPEC)

@@ -8,20 +8,11 @@ from __future__ import annotations
 import os
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_report import ARGUMENT_SPEC
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, owner, state, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
-    gate,
-    ledger,
-    options,
-    outbox,
-    owner,
-    preview,
-    publish,
-    report,
-    state,
-    store,
-)
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction, display, owned_view
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, options
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction, display, owned_view
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import outbox, preview, publish, report
 
 
 class ActionModule(RolloutAction):

@@ -14,8 +14,10 @@ from ansible.errors import AnsibleError
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_step import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, failures, ledger, proof, report, state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action import RolloutAction, display, numbers, owned_view, progress
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, failures, proof
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction, display, numbers, owned_view, progress
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import report
 
 
 def words(arguments):

@@ -150,7 +150,7 @@ def servers(wanted):
     """A PostgreSQL server of its own, started, where one is wanted."""
     if "postgresql" not in wanted:
         return None
-    from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout import conftest as databases
+    from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import conftest as databases
 
     binaries = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))[-1]
     server = databases.Server(str(binaries), tempfile.mkdtemp(prefix="gpufleet-pg-"))

@@ -12,7 +12,7 @@ import dataclasses
 import socket
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.limits import listed
 
 RELEASED, QUARANTINED = "released", "quarantined"

@@ -8,7 +8,8 @@ Private to the collection: it may change at any time.
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, state, windows
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, windows
 
 # Limits that may be another while nodes are on their way.
 CHANGEABLE = ("max_down", "max_draining", "failure_budget", "failure_percent", "failure_classes", "domain_caps", "common_cause", "canary_failures",

@@ -15,7 +15,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import domains, limits, state, windows
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import domains, limits, windows
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.limits import listed
 
 # How many nodes that another one waits for are named.

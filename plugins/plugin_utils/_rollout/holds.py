@@ -16,8 +16,10 @@ import json
 import time
 import urllib.parse
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _web as web
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import text
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import files, limits, web
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 
 CLEAR, HOLDS, UNKNOWN = "clear", "holds", "unknown"
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import options, state, windows
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import options, windows
 
 PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?) ?%")
 DEFAULTS = {

@@ -10,7 +10,8 @@ They are out of service, or about to be, and no slot of this rollout counts them
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import domains, owner
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import domains
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.limits import listed
 
 

@@ -16,7 +16,8 @@ import re
 import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _twins
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import domains, limits, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import domains, limits
 
 # A driver version such as 535.261.03, or the version of its packages such as 535.261.03-1~bpo12+1.
 VERSION = re.compile(r"([0-9]+:)?[0-9]+(\.[0-9]+){1,3}(-[A-Za-z0-9.+~]+)?")

@@ -12,7 +12,7 @@ last change. Whoever says how a node ended gives that verdict along, and what th
 from __future__ import annotations
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.versions import upstream
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 
 # The document that holds the verdict, and the phases of gpu_health in which a node is compared with its baseline.
 DOCUMENT = "health-after"

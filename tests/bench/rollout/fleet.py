@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collection
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]

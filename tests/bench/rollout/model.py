@@ -8,7 +8,8 @@ from __future__ import annotations
 import heapq
 import itertools
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan
 
 OLD, NEW = "1.0.1", "2.0.1"
 TIME = "2026-01-01T00:00:00.000Z"

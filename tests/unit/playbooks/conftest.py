@@ -21,7 +21,7 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger
 from ansible_collections.gpufleet.lifecycle.tests.tools import workers
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collection, interpreter
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.stub.plugins.module_utils import stubnode

@@ -19,7 +19,7 @@ import time
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.test_failure_matrix import DOWN, NAMES, NEW, PATIENCE, all_of, wait_for, within
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout import conftest as ledger_tests
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import conftest as ledger_tests
 
 # The server of the ledger's own tests; pytest takes a fixture by the name under which it stands here.
 postgresql = ledger_tests.postgresql

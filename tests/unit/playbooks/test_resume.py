@@ -18,7 +18,7 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger, owner
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, owner
 
 OLD, NEW = "1.0.1", "2.0.1"
 PERSISTENCED = "nvidia-persistenced.service"

@@ -10,7 +10,7 @@ import re
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout.webserver import serving, wait_for
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.webserver import serving, wait_for
 
 SERIES = {"metric": {"__name__": "ALERTS", "alertname": "FabricDegraded"}, "value": [1, "1"]}
 

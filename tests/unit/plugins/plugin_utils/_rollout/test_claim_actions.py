@@ -14,7 +14,7 @@ from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate, rollout_plan, rollout_step
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim_task
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger
 
 pytestmark = pytest.mark.cores
 

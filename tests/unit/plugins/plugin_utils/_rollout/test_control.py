@@ -8,7 +8,7 @@ import datetime
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import control, limits, windows
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout.views import view_of
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import view_of
 
 NOW = datetime.datetime(2026, 3, 14, 12, 0, tzinfo=datetime.timezone.utc)
 

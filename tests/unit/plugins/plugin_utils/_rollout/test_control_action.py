@@ -14,7 +14,8 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_control
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger, limits, owner, plan, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, owner, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, plan
 
 pytestmark = pytest.mark.cores
 

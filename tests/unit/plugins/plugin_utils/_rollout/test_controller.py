@@ -19,7 +19,9 @@ from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_plan
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger, limits, owner, watcher
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, owner
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import watcher
 
 pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
 pytestmark = [pytest.mark.cores, pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes of Linux")]

@@ -12,8 +12,9 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate, rollout_plan
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, ledger, limits, plan
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout.views import view_of
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import view_of
 
 pytestmark = pytest.mark.cores
 

@@ -7,8 +7,9 @@ import datetime
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, state
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout.views import view_of
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import view_of
 
 SATURDAY = datetime.datetime(2026, 1, 3, 23, 0, tzinfo=datetime.timezone.utc)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, state
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout.views import grant, view_of
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import grant, view_of
 
 hypothesis = pytest.importorskip("hypothesis", reason="ansible-test's environment has none; the plain pytest run has it")
 strategies = hypothesis.strategies

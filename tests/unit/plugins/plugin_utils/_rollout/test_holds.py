@@ -11,8 +11,10 @@ import urllib.parse
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import files, holds, web
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout.webserver import serving
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _web as web
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import holds
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.webserver import serving
 
 pytestmark = pytest.mark.cores
 

@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.plan import Probe
 
 POLICY = limits.complete({}, 10)

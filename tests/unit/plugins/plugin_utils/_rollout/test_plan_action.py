@@ -13,7 +13,9 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate, rollout_plan, rollout_report
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger, limits, owner, plan, probes, publish
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, owner
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, plan, probes
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import publish
 
 pytestmark = pytest.mark.cores
 
@@ -261,7 +263,7 @@ def test_canaries_that_are_done_may_still_be_counted_with_the_failures_that_are_
 def test_a_report_that_cannot_be_made_keeps_no_rollout_from_beginning(act, monkeypatch):
     monkeypatch.setattr(publish, "gather", mock.Mock(side_effect=KeyError("a template's")))
     warned = []
-    monkeypatch.setattr("ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.action.display.warning", warned.append)
+    monkeypatch.setattr("ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action.display.warning", warned.append)
     result = act()
     assert not result.get("failed"), result.get("msg")
     assert [event["event"] for event in act.book.events()] == ["plan"]

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import proof, state
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout.views import TIME
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import proof
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import TIME
 
 GOOD = {"schema": "gpufleet.health/1", "node": "a", "verdict": "pass", "phase": "post", "time": "2026-01-01T00:00:30Z", "driver": {"expected": "2.0"}}
 WAY = ("evidence", "drain", "stop", "install", "prove", "reboot", "validate")

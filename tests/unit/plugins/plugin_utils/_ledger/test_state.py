@@ -8,9 +8,9 @@ import datetime
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules import rollout_control
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.state import reduce
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout.views import LATER, TIME, grant
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.state import reduce
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import LATER, TIME, grant
 
 # Runs on main only: it decides; all it takes of the module is the list of its options, and of the ledger the way it writes a time.
 
@@ -192,7 +192,7 @@ def test_a_ticket_is_for_one_plan():
 
 
 def test_times_of_the_ledger_compare_as_texts():
-    from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger
+    from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger
 
     first = datetime.datetime(2026, 1, 1, 9, 59, 59, 999000, tzinfo=datetime.timezone.utc)
     moments = [first + datetime.timedelta(milliseconds=number) for number in (0, 1, 1001, 86400000)]

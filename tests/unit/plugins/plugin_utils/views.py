@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 
 LATER = "2030-01-01T00:00:00.000Z"
 TIME = "2026-01-01T00:00:%02d.000Z"

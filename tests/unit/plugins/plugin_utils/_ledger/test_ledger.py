@@ -14,9 +14,10 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, ledger, limits, state, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, state, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import plan as planning
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout.views import LATER
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import LATER
 
 pytestmark = pytest.mark.cores
 

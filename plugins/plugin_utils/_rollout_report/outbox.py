@@ -18,8 +18,10 @@ import os
 import time
 import uuid
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import background, files, ledger, notices, owner, store, web
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.store import sa
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _web as web
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, ledger, owner, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import sa
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import background, notices
 
 NAME = "webhook"
 LOOK_S = 2.0

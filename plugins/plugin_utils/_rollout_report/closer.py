@@ -15,7 +15,8 @@ from __future__ import annotations
 import contextlib
 import os
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import owner, publish, report, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import publish, report
 
 
 def close(book, run, controller, textfile_dir=""):

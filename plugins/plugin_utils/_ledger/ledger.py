@@ -18,8 +18,8 @@ import json
 import re
 import uuid
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import files, state, store
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.store import sa
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, state, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import sa
 
 ROLLOUT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,99}")
 NODE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,252}")

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import store, turns
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import store, turns
 
 pytestmark = pytest.mark.cores
 

@@ -12,7 +12,8 @@ import dataclasses
 import datetime
 import typing as t
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 
 # What a node is at, from the beginning of its turn to the end.
 PHASES = ("drain", "down", "validate", "soak", "rollback")

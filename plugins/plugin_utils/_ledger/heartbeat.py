@@ -15,7 +15,7 @@ import os
 import select
 import time
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import owner, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, store
 
 POLL_S = 0.5  # where the kernel tells nobody that a process has ended
 

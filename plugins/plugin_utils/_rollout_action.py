@@ -14,21 +14,9 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
-    domains,
-    files,
-    holds,
-    ledger,
-    limits,
-    options,
-    outbox,
-    owner,
-    plan,
-    publish,
-    state,
-    store,
-    windows,
-)
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, ledger, owner, state, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import domains, holds, limits, options, plan, windows
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import outbox, publish
 
 display = Display()
 

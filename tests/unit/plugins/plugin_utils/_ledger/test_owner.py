@@ -11,7 +11,8 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger, limits, owner
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, owner
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 
 pytestmark = pytest.mark.cores
 

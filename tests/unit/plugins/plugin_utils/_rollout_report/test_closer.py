@@ -14,8 +14,9 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import closer, ledger, owner, watcher
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout.stories import Story
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, owner
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import closer, watcher
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout_report.stories import Story
 
 pytestmark = pytest.mark.cores
 pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")

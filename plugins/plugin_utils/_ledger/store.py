@@ -24,7 +24,7 @@ except ImportError:  # told when a ledger is opened, with the way out
     sa = None
     sa_exc = None
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import turns
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import turns
 
 SCHEMA_VERSION = "1"
 PATIENCE_S = 120.0

@@ -13,9 +13,10 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger, notices, outbox, owner, store
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout.stories import Story
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout.webserver import Server, serving, wait_for
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, owner, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import notices, outbox
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout_report.stories import Story
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.webserver import Server, serving, wait_for
 
 pytestmark = pytest.mark.cores
 

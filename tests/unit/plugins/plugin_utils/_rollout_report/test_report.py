@@ -15,21 +15,12 @@ from xml.etree import ElementTree
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.callback import rollout_progress
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files, markdown
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
-    axis,
-    estimate,
-    ledger,
-    limits,
-    metrics,
-    page,
-    publish,
-    report,
-    state,
-    timeline,
-)
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import estimate, limits
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import axis, metrics, page, publish, report, timeline
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._report.test_formats import EVIL, Page
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout.stories import START, Story
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout_report.stories import START, Story
 
 RACKS = {"a1": {"rack": "rack_a"}, "a2": {"rack": "rack_a"}, "b1": {"rack": "rack_b"}, "b2": {"rack": "rack_b"}}
 

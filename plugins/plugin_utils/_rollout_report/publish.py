@@ -16,9 +16,10 @@ import os
 import re
 import time
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files as places
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import files as places
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger, metrics, page, report, store, timeline
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import metrics, page, report, timeline
 
 NAMES = {"json": "report.json", "markdown": "report.md", "junit": "junit.xml", "html": "report.html", "prometheus": "rollout.prom"}
 # The share of the time that may go into reports, the seconds of it that may be saved up, and how often anybody looks whether it is due.

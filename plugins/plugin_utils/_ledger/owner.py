@@ -16,7 +16,7 @@ import datetime
 import os
 import socket
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 
 # How often a controller shows in the ledger that it lives (watcher.py, and whoever asks the ledger), and how long that is believed where its
 # process cannot be seen.

@@ -12,8 +12,9 @@ import dataclasses
 import json
 import typing as t
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import text
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 
 SCHEMA = "gpufleet.event/1"
 # Kinds of events of the ledger of which anything may have to be told.

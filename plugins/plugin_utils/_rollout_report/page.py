@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import urllib.parse
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import html, text
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import plan, report, state, timeline
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.axis import Axis
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import plan
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import report, timeline
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report.axis import Axis
 
 WIDTH, LEFT, RIGHT = 1130.0, 210.0, 1000.0
 ROW, HEAD, CHART = 18.0, 24.0, 58.0

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import datetime
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import junit, markdown, text
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import estimate, limits, state, timeline
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import estimate, limits
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import timeline
 
 SCHEMA = "gpufleet.report/1"
 # More nodes than these are counted instead of listed, where nothing is wrong with them.

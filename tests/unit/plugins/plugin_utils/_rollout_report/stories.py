@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import datetime
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import ledger, limits
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 
 LATER = "2030-01-01T00:00:00.000Z"
 START = datetime.datetime(2026, 3, 14, 22, 0, 0, tzinfo=datetime.timezone.utc)

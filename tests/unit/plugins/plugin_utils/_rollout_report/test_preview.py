@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import preview
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import preview
 
 
 def found(version="2.0-1", **transaction):

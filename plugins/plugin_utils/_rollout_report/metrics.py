@@ -8,8 +8,9 @@ Private to the collection: it may change at any time.
 
 from __future__ import annotations
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import text
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import state, timeline
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import timeline
 
 VERDICTS = ("complete", "failed", "incomplete", "running")
 

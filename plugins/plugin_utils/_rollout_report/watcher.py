@@ -15,7 +15,8 @@ import gc
 import os
 import signal
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import closer, heartbeat, ledger, owner
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import heartbeat, ledger, owner
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import closer
 
 PATIENCE_S = 10.0  # of the ledger: the next sign of life comes soon
 # For closing the report; the output of the playbook stays open until then.

@@ -2,7 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The options of dkms_module that say where compiled modules come from. Private to the collection: it may change at any time."""
+"""The options of dkms_module that say where compiled modules come from."""
 
 from __future__ import annotations
 

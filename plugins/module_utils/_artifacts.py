@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Directories of artifacts: there whole or not at all, readable by owner and group alone, and never written to again.
 
-The same code keeps them on the controller and on another host. Private to the collection: it may change at any time.
+The same code keeps them on the controller and on another host.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The options of gpu_evidence: the module takes them for its documentation and gathers by some, the action plugin writes by the others.
-
-Private to the collection: it may change at any time.
-"""
+"""The options of gpu_evidence: the module takes them for its documentation and gathers by some, the action plugin writes by the others."""
 
 from __future__ import annotations
 

@@ -5,8 +5,6 @@
 """The options of gpu_health: the module takes them for its documentation, the action plugin judges by them.
 
 It lies outside of _health, so that the node is not sent the judges.
-
-Private to the collection: it may change at any time.
 """
 
 from __future__ import annotations

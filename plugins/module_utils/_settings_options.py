@@ -2,10 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The options of gpu_settings: the action plugin checks them before the node is asked, the module works by them.
-
-Private to the collection: it may change at any time.
-"""
+"""The options of gpu_settings: the action plugin checks them before the node is asked, the module works by them."""
 
 from __future__ import annotations
 

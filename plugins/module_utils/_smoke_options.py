@@ -2,10 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The options of gpu_smoke: the module tests by some, the action plugin judges by the others.
-
-Private to the collection: it may change at any time.
-"""
+"""The options of gpu_smoke: the module tests by some, the action plugin judges by the others."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The playbook's own process, as a worker of it knows it.
 
-Private to the collection: it may change at any time.
-
 A worker outlives a playbook that is killed, with another process for its parent, and the task that it is at goes on. Multiprocessing remembers
 who started it, so that the two are told apart.
 """

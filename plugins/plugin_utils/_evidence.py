@@ -2,10 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bundles of evidence on the controller: a directory with files and a manifest, there whole or not at all, and never written to again.
-
-Private to the collection: it may change at any time.
-"""
+"""Bundles of evidence on the controller: a directory with files and a manifest, there whole or not at all, and never written to again."""
 
 from __future__ import annotations
 

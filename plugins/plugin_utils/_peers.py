@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Nodes that have fewer GPUs than the other nodes with GPUs of their model. Pure.
 
-Private to the collection: it may change at any time.
-
 A node that has lost a GPU looks whole to itself where its board comes in any number, and where nobody has said how many it should have. The
 nodes beside it know: where most of them have 8, one with 7 is to be looked at before anything is done to it.
 """

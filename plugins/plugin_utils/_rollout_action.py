@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the rollout actions share. They run on the controller; only rollout_step opens a connection to the node, and only for its own copies.
-
-Private to the collection: it may change at any time.
-"""
+"""What the rollout actions share. They run on the controller; only rollout_step opens a connection to the node, and only for its own copies."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whether two names of the inventory are one machine. Pure.
 
-Private to the collection: it may change at any time.
-
 A GPU is in one machine: nodes that share one are the same, and nodes of which both are known to have others are not, whatever else is alike,
 so that copied machine ids are told apart. Where the GPUs of one are not known, the id of its system decides, unless the serial numbers of the
 boards differ; and where that is not known either, the serial number of the board. What is not known is like nothing.

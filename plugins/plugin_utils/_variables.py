@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which variables the collection knows, and what is wrong with those that nodes have. Pure, but for the reading of the roles' argument specs.
-
-Private to the collection: it may change at any time.
-"""
+"""Which variables the collection knows, and what is wrong with those that nodes have. Pure, but for the reading of the roles' argument specs."""
 
 from __future__ import annotations
 

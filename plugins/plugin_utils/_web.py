@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One HTTP request that is over at its deadline, whatever the other side does, and whose errors give no secret away.
-
-Private to the collection: it may change at any time.
-"""
+"""One HTTP request that is over at its deadline, whatever the other side does, and whose errors give no secret away."""
 
 from __future__ import annotations
 

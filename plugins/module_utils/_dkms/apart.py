@@ -1,8 +1,6 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-#
-# Private to the collection: it may change at any time.
 
 """Compiling a module version that is not installed, beside the one that serves: in a tree of its own, at the lowest priority."""
 

@@ -1,8 +1,6 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-#
-# Private to the collection: it may change at any time.
 
 """A user-space library's version, by the versioned file that the package installed."""
 

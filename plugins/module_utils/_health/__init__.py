@@ -2,10 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Verdicts about GPUs: pure functions over what was read. Fail closed: what is not known is not healthy.
-
-Private to the collection: it may change at any time.
-"""
+"""Verdicts about GPUs: pure functions over what was read. Fail closed: what is not known is not healthy."""
 
 from __future__ import annotations
 

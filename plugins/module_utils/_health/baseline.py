@@ -2,10 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The reading of a healthy moment that later readings are compared with (schema gpufleet.baseline/1).
-
-Private to the collection: it may change at any time.
-"""
+"""The reading of a healthy moment that later readings are compared with (schema gpufleet.baseline/1)."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Counters of errors: since when they count, how fast they grow, and from where on that is worth a notice.
 
-Private to the collection: it may change at any time.
 Volatile counters start again when the driver is loaded, so they are only subtracted from each other within one load of the driver.
 Counters of a GPU's whole life are subtracted whenever there is a baseline.
 """

@@ -2,10 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is different from the baseline, GPU by GPU, and what kind of difference it is. The checks judge; this explains.
-
-Private to the collection: it may change at any time.
-"""
+"""What is different from the baseline, GPU by GPU, and what kind of difference it is. The checks judge; this explains."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The events of the kernel log as a judge may use them: well-formed, of this boot, and with the word whether they are all there are.
-
-Private to the collection: it may change at any time.
-"""
+"""The events of the kernel log as a judge may use them: well-formed, of this boot, and with the word whether they are all there are."""
 
 from __future__ import annotations
 

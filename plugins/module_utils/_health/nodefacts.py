@@ -2,10 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Asking a reading and its baseline about the node around the GPUs, and the words of the checks that do.
-
-Private to the collection: it may change at any time.
-"""
+"""Asking a reading and its baseline about the node around the GPUs, and the words of the checks that do."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Thresholds, what is strict, and waivers. The thresholds come from a data file; what is given here is the strictest.
-
-Private to the collection: it may change at any time.
-"""
+"""Thresholds, what is strict, and waivers. The thresholds come from a data file; what is given here is the strictest."""
 
 from __future__ import annotations
 

@@ -5,8 +5,6 @@
 """All families of checks, in the order of the report, and the table of all their rows.
 
 A new family is a module of this package that ends with ROWS = (model.Row(...), ...), and its name here.
-
-Private to the collection: it may change at any time.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A signal that is not there: when that is a failure, when it is unknown, and when there is nothing to check.
-
-Private to the collection: it may change at any time.
-"""
+"""A signal that is not there: when that is a failure, when it is unknown, and when there is nothing to check."""
 
 from __future__ import annotations
 

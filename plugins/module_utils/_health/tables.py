@@ -2,10 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The tables of XIDs and SXids: whether the data files are what they must be, and looking codes up in them.
-
-Private to the collection: it may change at any time.
-"""
+"""The tables of XIDs and SXids: whether the data files are what they must be, and looking codes up in them."""
 
 from __future__ import annotations
 

@@ -5,8 +5,6 @@
 
 The words are those of the kernel's own sources: drivers/net/ethernet/mellanox/mlx5/core (health.c, events.c, en_main.c), block/blk-core.c,
 drivers/nvme/host, fs/ext4/super.c, fs/xfs/xfs_fsops.c, fs/btrfs/messages.c and drivers/md.
-
-Private to the collection: it may change at any time.
 """
 
 from __future__ import annotations

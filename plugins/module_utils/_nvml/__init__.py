@@ -2,7 +2,4 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reading NVIDIA GPUs through NVML: standard library only.
-
-Private to the collection: it may change at any time.
-"""
+"""Reading NVIDIA GPUs through NVML: standard library only."""

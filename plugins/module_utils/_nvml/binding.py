@@ -4,7 +4,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The archive with the NVML binding on a node: kept by digest, and checked.
 
-Private to the collection: it may change at any time.
 The archive is a zip that the controller made. Modules run as root, so nothing of it is believed before its sha256 was compared with
 the digest that came with the task, and nothing is read a second time after that.
 """

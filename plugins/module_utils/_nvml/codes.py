@@ -4,7 +4,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """NVML return codes by number, with what each one means to an operator.
 
-Private to the collection: it may change at any time.
 The numbers are those of the public NVML header. Bindings of different age know different names, so the names are kept here.
 """
 

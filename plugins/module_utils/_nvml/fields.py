@@ -4,7 +4,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Field ids, structure layouts and limits of NVML, by number.
 
-Private to the collection: it may change at any time.
 They follow the public NVML header. The Python binding has renamed and renumbered several of them over its versions and has laid
 some structures out wrongly, so none of them is taken from it.
 """

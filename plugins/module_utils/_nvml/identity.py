@@ -2,10 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a GPU is, and the modes it is in.
-
-Private to the collection: it may change at any time.
-"""
+"""What a GPU is, and the modes it is in."""
 
 from __future__ import annotations
 

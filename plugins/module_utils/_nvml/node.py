@@ -4,7 +4,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What an Ansible module does around a snapshot: where the cache lies, and when to ask the controller for the archive.
 
-Private to the collection: it may change at any time.
 The rest of this package comes to the node in the archive. A module that reads NVML imports nothing of it but binding and node: what it
 imports, Ansible sends and the node compiles with every task.
 """

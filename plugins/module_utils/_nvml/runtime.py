@@ -4,7 +4,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The Python code of the verified archive: compiled once for each interpreter, kept beside the archive, and imported from memory.
 
-Private to the collection: it may change at any time.
 The archive carries the binding and this package, so that a task sends neither of them a second time, and a node compiles neither of
 them a second time. The archive is the truth; the compiled code is made of it. It is used only if it lies in our own directory (which
 binding.open_cache guards), was made of this archive by this interpreter, and is whole.

@@ -2,10 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""GPUs of a snapshot by the names that people give them: UUID, PCI address or NVML index.
-
-Private to the collection: it may change at any time.
-"""
+"""GPUs of a snapshot by the names that people give them: UUID, PCI address or NVML index."""
 
 from __future__ import annotations
 

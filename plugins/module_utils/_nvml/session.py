@@ -4,7 +4,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Work in a child process that is never waited for past a deadline.
 
-Private to the collection: it may change at any time.
 NVML can hang inside the kernel, where not even SIGKILL ends the process. So the child has a session of its own and no descriptor of
 ours but its result pipe (a task would otherwise hang on the open pipes), and one that cannot be ended is remembered by pid and start
 time: later calls say so instead of stacking another on top.

@@ -2,10 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which values can be gathered apart from the others.
-
-Private to the collection: it may change at any time.
-"""
+"""Which values can be gathered apart from the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Slurm: reading a node, deciding about it, and telling Slurm. Private to the collection: it may change at any time."""
+"""Slurm: reading a node, deciding about it, and telling Slurm."""

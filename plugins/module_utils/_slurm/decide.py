@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is to be done with a node: pure answers from what Slurm says of it.
-
-Private to the collection: it may change at any time.
-"""
+"""What is to be done with a node: pure answers from what Slurm says of it."""
 
 from __future__ import annotations
 

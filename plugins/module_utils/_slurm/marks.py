@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whose a drain is: the reason of the node carries our token at its beginning. Slurm itself writes behind it.
-
-Private to the collection: it may change at any time.
-"""
+"""Whose a drain is: the reason of the node carries our token at its beginning. Slurm itself writes behind it."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What Slurm's commands say of nodes and jobs, as data.
 
-Private to the collection: it may change at any time.
-
 scontrol has --json since 23.02; before it its text is read. The --json of sinfo and squeue is older, but describes the whole cluster whatever
 was asked for, so that jobs are read from a format of our own, which every version has.
 """

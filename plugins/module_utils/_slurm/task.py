@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What one task of slurm_node does: read, have it decided, tell Slurm, and read again.
-
-Private to the collection: it may change at any time.
-"""
+"""What one task of slurm_node does: read, have it decided, tell Slurm, and read again."""
 
 from __future__ import annotations
 

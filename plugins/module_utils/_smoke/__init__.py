@@ -2,7 +2,4 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A short test of GPUs at work, through the driver's own CUDA library: standard library only.
-
-Private to the collection: it may change at any time.
-"""
+"""A short test of GPUs at work, through the driver's own CUDA library: standard library only."""

@@ -4,7 +4,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The driver's CUDA interface through ctypes: what a short test needs and no more.
 
-Private to the collection: it may change at any time.
 The names, with their _v2, and the types are those of the public header cuda.h. Every argument has its type, as a pointer that is passed
 as a C int loses its upper half.
 """

@@ -4,7 +4,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """NVIDIA's own diagnostic where it is installed: dcgmi diag, of DCGM 3 and 4.
 
-Private to the collection: it may change at any time.
 The exit status says little (it is not 0 for a test that was skipped in some versions and for a setting in others), so the document is
 read and every word that is not known counts as unknown.
 """

@@ -4,7 +4,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The programs that run on the GPU, as PTX text that the driver compiles for the GPU it finds.
 
-Private to the collection: it may change at any time.
 PTX 6.4 for sm_70 is understood by every driver since R418 and by every GPU since Volta. Nothing here is timed against an absolute
 number: the programs are simple, and what counts is that the same program on the same GPU takes as long as it did before.
 """

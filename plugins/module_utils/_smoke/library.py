@@ -4,7 +4,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Where the driver's libcuda.so.1 is, and whether a task that runs as root may load it.
 
-Private to the collection: it may change at any time.
 The path is found here and the file is opened by it: the environment does not take part, so that neither a compatibility library of a
 toolkit nor a file that a user put on a path of the loader is tested in place of the driver's own.
 """

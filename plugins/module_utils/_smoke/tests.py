@@ -4,7 +4,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The tests of one GPU: what is done, how often, and what counts as right. Nothing is judged here.
 
-Private to the collection: it may change at any time.
 Each test is repeated, and each repetition is a sample: wrong words for what must be right, a rate for what must not get slower. A rate
 is taken of work that lasts some milliseconds, timed by the GPU's own clock, after the GPU has left its idle clocks.
 """

@@ -5,8 +5,6 @@
 
 Every patch names the version of the object that was judged, so that the server refuses it (409) when somebody wrote in between: no mark,
 label or taint of another is ever overwritten unseen.
-
-Private to the collection: it may change at any time.
 """
 
 from __future__ import annotations

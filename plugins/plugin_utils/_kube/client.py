@@ -5,8 +5,6 @@
 
 Objects are plain JSON, so that one code serves every version of the API that a server has. The kubernetes package finds the way to the
 server (kubeconfig, contexts, certificates, credential plugins, the pod's own account) and holds the connection.
-
-Private to the collection: it may change at any time.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One node's way out of service and back: cordon under our mark, evict, wait, prove; and lift what is ours.
-
-Private to the collection: it may change at any time.
-"""
+"""One node's way out of service and back: cordon under our mark, evict, wait, prove; and lift what is ours."""
 
 from __future__ import annotations
 

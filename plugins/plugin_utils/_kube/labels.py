@@ -4,8 +4,6 @@
 """The labels and taints that a GPU node carries. Pure: a snapshot of gpu_info in, labels out.
 
 The keys are the collection's own: those below nvidia.com/ belong to NVIDIA's feature discovery, which would set them back.
-
-Private to the collection: it may change at any time.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@
 The mark is an annotation, written in the same patch that makes the node unschedulable, so that there is no moment in which one is there
 without the other. It holds what was found: whether the node was unschedulable, labels of operators that were changed, and the mark of
 another that it covers.
-
-Private to the collection: it may change at any time.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@
 """Others that change GPU nodes of a cluster by themselves: NVIDIA's GPU Operator and NVSentinel. Pure.
 
 They are known by the labels they read and write, and are told to keep off by those same labels.
-
-Private to the collection: it may change at any time.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which pods of a node have to go, which may not be touched, and which forbid to begin. Pure: pods in, decision out.
-
-Private to the collection: it may change at any time.
-"""
+"""Which pods of a node have to go, which may not be touched, and which forbid to begin. Pure: pods in, decision out."""
 
 from __future__ import annotations
 

@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The configuration of NVIDIA's device plugin that lets several pods share a GPU. Pure: what is wanted in, a ConfigMap out.
-
-Private to the collection: it may change at any time.
-"""
+"""The configuration of NVIDIA's device plugin that lets several pods share a GPU. Pure: what is wanted in, a ConfigMap out."""
 
 from __future__ import annotations
 

@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where the artifacts of a rollout lie on the controller.
-
-Private to the collection: it may change at any time.
-"""
+"""Where the artifacts of a rollout lie on the controller."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A sign of life of the controller in the ledger, whatever its tasks are at.
 
-Private to the collection: it may change at any time.
-
 An installation takes longer than a living controller may be silent, and nothing of a playbook runs beside its tasks: watcher.py is the process that
 does this.
 """

@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The ledger of a rollout: what is known of it, and the only way to write to it.
 
-Private to the collection: it may change at any time.
-
 Every transaction appends events and brings the rows of the nodes up to date with them, both or neither. The rows are what the gate
 looks at; the events are the story, and amount to the same rows.
 """

@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which controller runs a rollout, and whether it still lives.
 
-Private to the collection: it may change at any time.
-
 Tasks of one playbook run in many short-lived worker processes, so no file lock can be held from the first task to the last. The owner
 is the process that all of them share, the playbook itself, named so that a reused pid, a reboot or another container is told apart. What
 cannot be seen of it is unknown, and never its end.

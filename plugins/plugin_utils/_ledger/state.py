@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From events to the state of every node: a pure reducer, and the rules on what may be written next.
-
-Private to the collection: it may change at any time.
-"""
+"""From events to the state of every node: a pure reducer, and the rules on what may be written next."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The database of the ledgers: its tables, its transactions, and waiting for it when it is away.
 
-Private to the collection: it may change at any time.
-
 SQLite in one file is for one controller, PostgreSQL for several. A transaction holds its rollout alone: SQLite locks the file, before which
 the processes of the controller wait for their turn; PostgreSQL locks the rollout's row. Whatever is committed is on disk.
 """

@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Who writes to a file when, among the processes of one controller: one at a time, and the others sleep until it is their turn.
 
-Private to the collection: it may change at any time.
-
 SQLite has those who wait try again at random. With hundreds of workers on a few cores the one whose turn it is gets the CPU for an instant
 in a second, and one that has no luck gives up while the others go on. In flock(2) the kernel lets who waits sleep, and wakes one.
 """

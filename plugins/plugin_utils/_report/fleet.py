@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The health of a fleet as one document (schema gpufleet.precheck/1), out of what gpu_health answered for every node. Pure.
-
-Private to the collection: it may change at any time.
-"""
+"""The health of a fleet as one document (schema gpufleet.precheck/1), out of what gpu_health answered for every node. Pure."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Self-contained HTML pages: one file that loads nothing, and that may not even if something slipped through.
 
-Private to the collection: it may change at any time.
-
 A page is a template that extends C(frame.html.j2) and fills its blocks. Everything put into it is escaped by Jinja2. The page's
 content security policy allows the frame's own style and script by their digests and nothing else.
 """

@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a rollout may have the nodes that say that they belong to one, and what becomes of a node's claim. Pure.
-
-Private to the collection: it may change at any time.
-"""
+"""Whether a rollout may have the nodes that say that they belong to one, and what becomes of a node's claim. Pure."""
 
 from __future__ import annotations
 

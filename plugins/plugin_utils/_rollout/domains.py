@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The failure domains of a node, such as its rack: what is given, what groups say, and in which it counts. Pure.
 
-Private to the collection: it may change at any time.
-
 A node is in one domain of each key, or in several, and counts in each of them. They are recorded as a text by key, several joined by commas.
 """
 

@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When a rollout will be over, from how long its nodes took so far. Pure, and of the standard library alone.
-
-Private to the collection: it may change at any time.
-"""
+"""When a rollout will be over, from how long its nodes took so far. Pure, and of the standard library alone."""
 
 from __future__ import annotations
 

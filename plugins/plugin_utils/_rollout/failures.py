@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What makes two failures the same one: the checks that failed, or the text without what differs from node to node. Pure.
-
-Private to the collection: it may change at any time.
-"""
+"""What makes two failures the same one: the checks that failed, or the text without what differs from node to node. Pure."""
 
 from __future__ import annotations
 

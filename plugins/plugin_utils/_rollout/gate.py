@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """May this node go on now? A pure answer from the state of the rollout and its policy.
 
-Private to the collection: it may change at any time.
-
 A node asks three times: before it is drained, when it is empty and would go down, and before it serves again. Only C(go) is leave.
 C(wait) means that somebody or something that will come frees the way. C(stop) ends the node's turn: one that was drained for nothing
 is put back and is pending again. C(skip) means that there is nothing to do with it.

@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Queries that a Prometheus has to answer with nothing before a node may go.
 
-Private to the collection: it may change at any time.
-
 Only an answer that is surely complete and surely empty lets a node go. A query is asked outside of any transaction; its answer is kept
 for a short while for the other nodes that wait, and is worth nothing after it.
 """

@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What users give as variables of the playbooks, as the options of the rollout's actions: what is empty is left out, what is wrong is named. Pure.
 
-Private to the collection: it may change at any time.
-
 Null and the empty text mean the default everywhere, as a survey or a command line gives them. A message names the variable of the playbook and
 not the option of the action, which nobody wrote.
 """

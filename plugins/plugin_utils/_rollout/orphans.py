@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Nodes that another rollout of the same ledger left in flight when its run broke off, beside the nodes of this one.
 
-Private to the collection: it may change at any time.
-
 They are out of service, or about to be, and no slot of this rollout counts them.
 """
 

@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What has to be known of a node before the ledger takes its end for one. Pure.
 
-Private to the collection: it may change at any time.
-
 A driver version alone finishes nothing: a node that was changed is done, or put back, by a verdict of the health gate that passed after the
 last change. Whoever says how a node ended gives that verdict along, and what the ledger knows of its steps goes before what a task says.
 """

@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Maintenance windows: when a node may start, so that it also ends inside. Pure.
 
-Private to the collection: it may change at any time.
-
 A window is C({days: [sat, sun], from: "22:00", to: "04:00", timezone: Europe/Berlin}): it opens on each of these days, and one that
 ends before it begins ends on the next day. C(date) in place of C(days) makes it a single one. Times are those that a clock on the wall
 shows there, also when clocks change: a time that is left out opens and closes nothing, and one that comes twice counts twice, so that such a

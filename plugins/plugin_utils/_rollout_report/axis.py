@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Time from left to right on a drawing, with the hours in which nothing happened cut out. Pure.
-
-Private to the collection: it may change at any time.
-"""
+"""Time from left to right on a drawing, with the hours in which nothing happened cut out. Pure."""
 
 from __future__ import annotations
 

@@ -5,8 +5,6 @@
 
 A process of its own, and no daemon library: what is started imports one module of this collection. Ansible finds the collection by an import hook that is
 set up by its command-line programs alone, so that the packages above that module are made here.
-
-Private to the collection: it may change at any time.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A process that waits for the end of the playbook and sees to it that the report does not say C(running) for ever.
 
-Private to the collection: it may change at any time.
-
 A playbook that is interrupted or killed runs nothing any more, and neither does one all of whose hosts cannot be reached: with --limit there
 is no other host that could report. The process that watches it (watcher.py) writes the report of a run that was not closed. It changes no node's
 state: what is on a node that was left in flight is for the next run to find out.

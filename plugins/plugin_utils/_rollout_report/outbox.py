@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which events of a rollout were told to the webhook, kept in the ledger; and the process that tells the others.
 
-Private to the collection: it may change at any time.
-
 The events themselves are the queue: what counts is how far it was told. One sender at a time holds a lease. Before it posts it writes
 which event, afterwards that it arrived, so that a crash loses nothing, and repeats nothing but what may not have arrived; such a repeat
 says that it is one. The URL is a secret: it travels through a pipe and is never written anywhere. Ansible's uri and notification modules post once, from a task

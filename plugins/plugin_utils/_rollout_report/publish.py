@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Keep the report files of a rollout up to date while it runs, at little cost.
 
-Private to the collection: it may change at any time.
-
 Many short-lived processes write to the ledger. Whoever did so brings the files up to date, unless that would take more than a small
 share of the controller's time: a burst is written at once, and what came too thick is written by the next who looks, a node that waits
 among them. A report that cannot be written keeps nobody from anything; that it could not is said.

@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What happened, as a document, a table, Markdown and JUnit XML. Pure.
 
-Private to the collection: it may change at any time.
-
 The verdict and why it is so come first in all of them.
 """
 

@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The story of a rollout out of its events: what each node did when, and how much of the budgets was used. Pure.
-
-Private to the collection: it may change at any time.
-"""
+"""The story of a rollout out of its events: what each node did when, and how much of the budgets was used. Pure."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The process that watches a playbook from its plan to its end.
 
-Private to the collection: it may change at any time.
-
 The task that begins a rollout leaves it behind. While the playbook lives it writes the sign of life of its controller (heartbeat.py); when the
 playbook has ended it closes the report, if that was not done (closer.py). It ends at once when the run is over or another controller takes it.
 """

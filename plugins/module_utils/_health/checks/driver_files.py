@@ -2,10 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The driver on disk and in the kernel: GSP firmware, flavour, nouveau, DKMS, and whether a reboot brings it back.
-
-Private to the collection: it may change at any time.
-"""
+"""The driver on disk and in the kernel: GSP firmware, flavour, nouveau, DKMS, and whether a reboot brings it back."""
 
 from __future__ import annotations
 

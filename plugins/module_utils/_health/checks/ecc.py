@@ -2,10 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Memory errors that ECC counted: since the driver was loaded, in the life of the GPU, in its SRAM; and the ECC mode itself.
-
-Private to the collection: it may change at any time.
-"""
+"""Memory errors that ECC counted: since the driver was loaded, in the life of the GPU, in its SRAM; and the ECC mode itself."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How GPUs reach each other: peer-to-peer access within the node, and the NVLink fabric.
-
-Private to the collection: it may change at any time.
-"""
+"""How GPUs reach each other: peer-to-peer access within the node, and the NVLink fabric."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whether the node has the hardware that it should have, by what is said of it, else by what its board has.
 
-Private to the collection: it may change at any time.
 A baseline that is taken of a sick node makes the sickness the norm, and without one nothing is compared at all. So what the user says of the
 hardware (expect.hardware) always counts, and without a baseline what boards of that name have counts for the rest.
 """

@@ -2,10 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the kernel logged about the node's network adapters and disks. Each is a notice: jobs suffer, and the GPUs are as they were.
-
-Private to the collection: it may change at any time.
-"""
+"""What the kernel logged about the node's network adapters and disks. Each is a notice: jobs suffer, and the GPUs are as they were."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Sizes that a repair of memory, a mode or a firmware setting can change: the GPU's memory and its BAR1 window.
-
-Private to the collection: it may change at any time.
-"""
+"""Sizes that a repair of memory, a mode or a firmware setting can change: the GPU's memory and its BAR1 window."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The way from GPUs to the network: InfiniBand and RoCE ports, and the modules for direct access to GPU memory.
-
-Private to the collection: it may change at any time.
-"""
+"""The way from GPUs to the network: InfiniBand and RoCE ports, and the modules for direct access to GPU memory."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The node's kernel: taint, oops, the boot it is in, and tasks that hang in the driver.
-
-Private to the collection: it may change at any time.
-"""
+"""The node's kernel: taint, oops, the boot it is in, and tasks that hang in the driver."""
 
 from __future__ import annotations
 

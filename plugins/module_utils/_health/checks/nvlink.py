@@ -2,10 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NVLinks of each GPU: which are active, what they lead to, and the errors that they counted.
-
-Private to the collection: it may change at any time.
-"""
+"""NVLinks of each GPU: which are active, what they lead to, and the errors that they counted."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The PCIe link: generation, width, replays.
 
-Private to the collection: it may change at any time.
 The generation drops when a GPU has nothing to do, so it only counts under load; what the link can do, and its width, always count.
 """
 

@@ -2,10 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Power limits: the one that is set, the one that holds, and the default.
-
-Private to the collection: it may change at any time.
-"""
+"""Power limits: the one that is set, the one that holds, and the default."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Processes on the GPUs, and memory that is used without one.
 
-Private to the collection: it may change at any time.
 Right after a change of the driver, and before the node serves again (phase post), nothing may run on a GPU: whatever does was not drained, or
 came back too early. In all other phases a node may be at work, and processes are only told. The caller can say it otherwise: expect has
 "empty": True or False.

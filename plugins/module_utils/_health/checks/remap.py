@@ -2,10 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Repair of memory: remapped rows and the spare rows that are left, repairs that wait for a reset, retired pages of older GPUs.
-
-Private to the collection: it may change at any time.
-"""
+"""Repair of memory: remapped rows and the spare rows that are left, repairs that wait for a reset, retired pages of older GPUs."""
 
 from __future__ import annotations
 

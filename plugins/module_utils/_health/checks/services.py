@@ -2,10 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The systemd units that serve GPUs: none failed, and none stopped that ran in the baseline.
-
-Private to the collection: it may change at any time.
-"""
+"""The systemd units that serve GPUs: none failed, and none stopped that ran in the baseline."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """GPUs at work: whether they compute right, and as fast as before and as their peers (rows 43 to 49).
 
-Private to the collection: it may change at any time.
 What is judged is the document of gpu_smoke (gpufleet.smoke/1), with "peers", documents of other nodes, and "nccl", rates that the caller
 measured. No number is absolute: a GPU is compared with itself and with GPUs of its model.
 """

@@ -4,7 +4,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Numbers of repeated measurements: middle, spread, and when one is really lower than another.
 
-Private to the collection: it may change at any time.
 The median and the median absolute deviation (MAD) are used, as one repetition that was disturbed must not decide.
 """
 

@@ -4,7 +4,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """SXids: what the driver of the NVSwitches says. The word fatal or non-fatal in the line decides, with few exceptions.
 
-Private to the collection: it may change at any time.
 The exceptions are codes whose repair is the same whatever the word: NVIDIA's guide has GPUs and switches reset after 19084 and its kin, which
 the driver prints as non-fatal.
 """

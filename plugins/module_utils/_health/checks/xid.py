@@ -2,10 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the kernel log says about GPUs: XIDs, and the ways in which a GPU or the driver fails without one.
-
-Private to the collection: it may change at any time.
-"""
+"""What the kernel log says about GPUs: XIDs, and the ways in which a GPU or the driver fails without one."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an XID of a GPU means, where the table of codes leaves it to rules.
-
-Private to the collection: it may change at any time.
-"""
+"""What an XID of a GPU means, where the table of codes leaves it to rules."""
 
 from __future__ import annotations
 

@@ -4,8 +4,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which settings have to be set, and what became of them: pure functions of snapshots and wishes.
 
-Private to the collection: it may change at any time.
-
 A wish is {"value", "explicit"}: a task that names a setting insists on it, a baseline takes what this board and driver still have.
 Values are those of NVML (milliwatts, numbers of modes), and present() shows them as the options have them. A row of the plan has what was
 found, what is wanted, what is there after, and "step": what is to be called, or None.

@@ -2,10 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the node itself knows of its settings: the locked clocks that NVML cannot tell, this load of the driver, and its persistence daemon.
-
-Private to the collection: it may change at any time.
-"""
+"""What the node itself knows of its settings: the locked clocks that NVML cannot tell, this load of the driver, and its persistence daemon."""
 
 from __future__ import annotations
 

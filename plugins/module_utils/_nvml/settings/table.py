@@ -4,7 +4,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The settings of a GPU, each a row of data, and the calls that change them.
 
-Private to the collection: it may change at any time.
 What is to be called is decided in settings_plan; here it is only called, and what NVML answers is told.
 """
 

@@ -4,7 +4,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Settings in their order: read, decide, set, read again, remember. Each call of NVML is in a child with a deadline.
 
-Private to the collection: it may change at any time.
 What is set is read back by another child: what the driver forgets when the last program closes a GPU is found out that way.
 """
 

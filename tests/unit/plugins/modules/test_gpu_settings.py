@@ -50,7 +50,7 @@ class FakeModule:
 
 
 class Runtime:
-    """What node.ready answers: its settings_task notes whether the lock was held, and answers RESULT or raises it."""
+    """What node.ready answers: its settings.task notes whether the lock was held, and answers RESULT or raises it."""
 
     TaskError = settings_task.TaskError
 
@@ -58,7 +58,7 @@ class Runtime:
         self.result, self.path, self.seen = result, path, []
 
     def module(self, name):
-        assert name == "settings_task"
+        assert name == "settings.task"
         return self
 
     def load_binding(self):

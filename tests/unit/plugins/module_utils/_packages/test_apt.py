@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import files
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import apt, manager
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages.fake_apt import SET, FakeMachine, fixture, index, installed
 
@@ -164,10 +165,10 @@ def test_the_shim_builds_nothing_and_passes_the_rest(tmp_path):
 
 def test_write_atomically_says_whether_it_wrote(tmp_path):
     path = tmp_path / "file"
-    assert manager.write_atomically(str(path), "a\n")
-    assert not manager.write_atomically(str(path), "a\n")
+    assert files.write_atomically(str(path), "a\n")
+    assert not files.write_atomically(str(path), "a\n")
     assert path.stat().st_mode & 0o777 == 0o644
-    assert manager.write_atomically(str(path), "b\n")
+    assert files.write_atomically(str(path), "b\n")
     assert [item.name for item in tmp_path.iterdir()] == ["file"]
 
 

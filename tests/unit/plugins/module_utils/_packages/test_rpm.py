@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import pathlib
+
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import facts, findings_packages, findings_versions

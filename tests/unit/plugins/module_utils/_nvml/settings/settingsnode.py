@@ -21,7 +21,7 @@ sys.path.insert(0, sys.argv[1])
 from _nvml.settings import task
 options, check, root = json.loads(sys.argv[2])
 try:
-    print(json.dumps(settings_task.run(options, check, stuck_file=root + "/stuck", root=root, state_directory=root + "/var/lib/gpufleet")))
+    print(json.dumps(task.run(options, check, stuck_file=root + "/stuck", root=root, state_directory=root + "/var/lib/gpufleet")))
 except task.TaskError as exc:
     print(json.dumps({"failed": True, "changed": False, "msg": str(exc)}))
 """

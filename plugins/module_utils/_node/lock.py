@@ -79,7 +79,7 @@ class NodeLock:
         text = os.environ.get(FENCE, "")
         if not text:
             return {}
-        from . import claim
+        from . import claim  # here, so that this file is of use by itself
 
         try:
             claim.require(text)

@@ -25,7 +25,7 @@ trap 'rm -rf "$work"' EXIT
 flags="-std=gnu11 -O2 -g0 -Wall -Wextra -Werror -fvisibility=hidden"
 # shellcheck disable=SC2086  # a list of flags
 "$cc" $flags -fPIC -shared -pthread -Wl,-soname,libnvidia-ml.so.1 -Wl,-z,defs \
-    -o "$work/libnvidia-ml.so.1" "$src/nvml.c" "$src/nvml_mig.c" "$src/nvml_set.c" "$src/nvml_symbols.c" "$src/state.c"
+    -o "$work/libnvidia-ml.so.1" "$src"/nvml*.c "$src"/mig_*.c "$src/state.c"
 # shellcheck disable=SC2086
 "$cc" $flags -O3 -fPIC -shared -pthread -Wl,-soname,libcuda.so.1 -Wl,-z,defs -o "$work/libcuda.so.1" "$src/cuda.c" "$src/state.c"
 # shellcheck disable=SC2086

@@ -35,8 +35,9 @@ lib=$root/usr/local/lib/gpusim
 install -d -m 0755 "$root/usr/local/lib" "$root/usr/local/sbin" "$root/usr/local/bin" "$root/etc/gpusim" \
     "$root/var/lib/gpusim" "$root/etc/systemd/system/sysinit.target.wants" "$root/etc/apt/apt.conf.d"
 rm -rf "$lib"
-install -d -m 0755 "$lib/gpusim" "$lib/profiles"
+install -d -m 0755 "$lib/gpusim/smi" "$lib/profiles"
 install -m 0644 "$here"/gpusim/*.py "$lib/gpusim/"
+install -m 0644 "$here"/gpusim/smi/*.py "$lib/gpusim/smi/"
 install -m 0644 "$here"/main.py "$lib/"
 install -m 0644 "$here"/profiles/*.ini "$lib/profiles/"
 install -m 0644 "$built/libnvidia-ml.so.1" "$lib/libnvidia-ml.so.1"
@@ -74,7 +75,8 @@ install -D -m 0755 "$built/nvidia-persistenced" "$root/usr/bin/nvidia-persistenc
 install -m 0644 "$here/gpusim-boot.service" "$root/etc/systemd/system/gpusim-boot.service"
 ln -sfn ../gpusim-boot.service "$root/etc/systemd/system/sysinit.target.wants/gpusim-boot.service"
 
-# The fabric manager of nodes with NVSwitches.
+# The fabric manager of nodes with NVSwitches, and what it starts on boards with NVLink 5.
+install -D -m 0755 "$here/nvlsm" "$root/opt/nvidia/nvlsm/sbin/nvlsm"
 install -m 0755 "$here/nv-fabricmanager" "$root/usr/local/bin/nv-fabricmanager"
 install -D -m 0644 "$here/nvidia-fabricmanager.service" "$root/usr/local/lib/systemd/system/nvidia-fabricmanager.service"
 install -d -m 0755 "$root/etc/systemd/system/multi-user.target.wants"

@@ -12,7 +12,7 @@ import sys
 import time
 import uuid
 
-from . import library, log, modules, state, sysfs
+from . import library, log, mig, modules, state, sysfs
 
 HOST_SYS = "/run/gpusim/host-sys"
 
@@ -144,6 +144,10 @@ def mount_proc(release: str | None) -> None:
         _mount("--bind", state.PROC_DRIVER, "/proc/driver")
     if release and not _mounted("/proc/sys/kernel/osrelease"):
         _mount("--bind", state.RELEASE, "/proc/sys/kernel/osrelease")
+    if not _mounted("/proc/modules"):
+        modules.keep_host_modules()
+        sysfs.write_file(state.PROC_MODULES, state.read_text(state.HOST_MODULES))
+        _mount("--bind", state.PROC_MODULES, "/proc/modules")
 
 
 def write_proc(release: str | None) -> None:
@@ -177,6 +181,7 @@ def boot() -> None:
         state.write(state.FAULTS, faults)
     sysfs.reset()
     shutil.rmtree(state.path(state.CALLS), ignore_errors=True)
+    mig.forget_writes()
     log.begin()
     release = choose_kernel()
     if release:
@@ -190,6 +195,7 @@ def boot() -> None:
     else:
         mount_sys()
         mount_proc(release)
+    sysfs.write_adapter_modules()
     library.relink()
     load_modules()
 

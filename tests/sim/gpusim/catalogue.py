@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import re
 
-from . import cuda_faults, freezer, library, modules, state
+from . import cuda_faults, freezer, library, modules, reset, state
 
 HANDLES = ("nvmlDeviceGetHandleByIndex", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByUUID", "nvmlDeviceGetHandleBySerial",
            "nvmlDeviceGetHandleByPciBusId", "nvmlDeviceGetHandleByPciBusId_v2")
@@ -221,6 +221,10 @@ CATALOGUE = {
     "inforom-corrupt": ((), True, "validating the InfoROM answers rc 14", _plain(inforom_corrupt=1)),
     "inforom-changed": ((), True, "the checksum of the InfoROM's configuration is another", _plain(inforom_checksum=1)),
     "recovery-action": ((), True, "field 230 asks for a recovery (--value, default 2: reboot); drivers from R570 answer it", _valued("recovery_action", 2)),
+    "reset-outcome": (("[fails|ignored|loses|xid|hangs]",), True, "nvidia-smi --gpu-reset fails, says yes and does nothing, loses the GPU, logs an "
+                                                                  "XID, or never ends", lambda options: values(
+                                                                      reset_outcome=_word(options, reset.OUTCOMES, "fails"))),
+    "reset-unsupported": ((), True, "nvidia-smi --gpu-reset is not available on this board", _plain(reset_supported=0)),
     # memory errors
     "ecc-uncorrectable": ((), True, "uncorrectable ECC errors (--value N), XID 95", _ecc),
     "ecc-correctable": ((), True, "correctable ECC errors (--value N, default a million)",
@@ -284,7 +288,8 @@ CATALOGUE = {
     "compute-mode-changed": ((), True, "the compute mode is another (--value, default 3: one process alone)", _valued("compute_mode", 3)),
     "gsp-version": ((), True, "the GSP runs firmware of another version than the driver's", _plain(gsp_version="1.2.3")),
     "gsp-off": ((), True, "the GSP is off", _plain(gsp_off=1)),
-    "stray-process": (("[compute|graphics]",), True, "a process holds the GPU (--value MiB of memory, default 1024)", None),
+    "stray-process": (("[compute|graphics]",), True, "a process holds the GPU (--value MiB of memory, default 1024; --mig GI, --ci CI: one MIG instance)",
+                      None),
     # calls
     "error": (("SYMBOL", "RC"), False, "an NVML function answers RC (--after N: from call N+1 of a process on; --first N: for N calls of the node); "
                                        "SYMBOL may be field.NUMBER", _error),

@@ -8,7 +8,7 @@ import argparse
 import os
 import sys
 
-from . import boot, faults, library, log, modules, node, scenarios, smi, state
+from . import boot, faults, library, log, mig, modules, node, scenarios, smi, state
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -30,7 +30,8 @@ def _parser() -> argparse.ArgumentParser:
     inject.add_argument("--link", default="0", help="numbers of NVLinks, with commas")
     inject.add_argument("--after", type=int, help="error: so many calls of a process succeed first")
     inject.add_argument("--first", type=int, help="error: so many calls of the whole node fail, later ones succeed")
-    inject.add_argument("--mig", type=int, help="xid: of this MIG GPU instance")
+    inject.add_argument("--mig", type=int, help="xid, stray-process: of this MIG GPU instance")
+    inject.add_argument("--ci", type=int, help="stray-process: of this compute instance of it (default 0)")
     inject.add_argument("--fatal", action="store_true", help="sxid: the error is fatal")
     inject.add_argument("--from-s", type=float, help="only from so many seconds after the driver was loaded")
     inject.add_argument("--until-s", type=float, help="only until so many seconds after the driver was loaded")
@@ -42,9 +43,9 @@ def _parser() -> argparse.ArgumentParser:
     scenario.add_argument("name", nargs="?")
     scenario.add_argument("--driver", help="userspace-upgraded: the version of the new libraries")
     scenario.add_argument("--value", type=int)
-    mig = commands.add_parser("mig", help="lay out MIG on a GPU, with an instance for each profile name, or switch it off without names")
-    mig.add_argument("profiles", nargs="*")
-    mig.add_argument("--gpu", type=int, required=True)
+    layout = commands.add_parser("mig", help="lay out MIG on a GPU, with an instance for each profile name, or switch it off without names")
+    layout.add_argument("profiles", nargs="*")
+    layout.add_argument("--gpu", type=int, required=True)
     commands.add_parser("list", help="the faults that are set")
     commands.add_parser("kmsg", help="the simulated kernel log of this boot")
     line = commands.add_parser("log", help="write lines into the kernel log, or take old ones away")
@@ -138,7 +139,7 @@ ACTIONS = {
     "boot": lambda _options: boot.boot(),
     "library": _library,
     "scenario": _scenario,
-    "mig": lambda options: print("\n".join(scenarios.mig(options.gpu, options.profiles))),
+    "mig": lambda options: print("\n".join(mig.lay_out(options.gpu, options.profiles))),
 }
 
 

@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 
-from . import catalogue, files, freezer, library, log, modules, state, sysfs
+from . import catalogue, files, freezer, library, log, mig, modules, state, sysfs
 
 CATALOGUE = catalogue.CATALOGUE
 # Of these, several may be set at a time: their first word is a part of their name.
@@ -177,21 +177,27 @@ def _swapped(options) -> str:
 def _stray_process(options) -> str:
     if options.words and options.words[0] not in ("compute", "graphics"):
         raise state.SimError("stray-process knows compute and graphics, not '%s'" % options.words[0])
-    return "process %d holds GPU %d" % (start_process(options.gpu, (options.words or ["compute"])[0][0].upper(), options.value or 1024), options.gpu)
+    kind = (options.words or ["compute"])[0][0].upper()
+    if options.mig is None:
+        return "process %d holds GPU %d" % (start_process(options.gpu, kind, options.value or 1024), options.gpu)
+    place = (options.mig, options.ci or 0)
+    return "process %d holds instance %d/%d of GPU %d" % ((start_process(options.gpu, kind, options.value or 1024, place=place),) + place + (options.gpu,))
 
 
 SPECIAL = {"xid": _xid, "sxid": _sxid, "gpu-swapped": _swapped, "stray-process": _stray_process}
 
 
-def start_process(gpu: int, kind: str, used_mib: int, also: str | None = None) -> int:
-    """A real process that holds the GPU's device file, one that computes UVM's as well, and perhaps another file; its number."""
+def start_process(gpu: int, kind: str, used_mib: int, also: str | None = None, place: tuple[int, int] | None = None) -> int:
+    """A real process that holds the GPU's device file, one that computes UVM's as well, and perhaps another file; its number. On a MIG instance
+    (GPU instance, compute instance), it holds the files of that, too."""
     device = state.path("/dev/nvidia%s" % state.gpu_value(gpu, "minor"))
     if not os.path.exists(device):
         raise state.SimError("%s is not there: is the driver loaded?" % device)
     uvm = state.path("/dev/nvidia-uvm")
+    more = ([uvm] if kind == "C" and os.path.exists(uvm) else []) + ([also] if also else []) + (mig.capability_files(gpu, *place) if place else [])
     with contextlib.ExitStack() as stack:
         held = stack.enter_context(open(device, "rb"))
-        others = [stack.enter_context(open(path, "rb")) for path in ([uvm] if kind == "C" and os.path.exists(uvm) else []) + ([also] if also else [])]
+        others = [stack.enter_context(open(path, "rb")) for path in more]
         for stream in others:
             os.set_inheritable(stream.fileno(), True)
         process = subprocess.Popen(["sleep", "infinity"], stdin=held, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -199,6 +205,8 @@ def start_process(gpu: int, kind: str, used_mib: int, also: str | None = None) -
     with state.locked():
         processes = state.read(state.PROCESSES)
         processes["process %d" % process.pid] = {"pid": str(process.pid), "gpu": str(gpu), "type": kind, "used_mib": str(used_mib)}
+        if place:
+            processes["process %d" % process.pid].update(gi=str(place[0]), ci=str(place[1]))
         state.write(state.PROCESSES, processes)
     modules.refresh_counts()
     return process.pid

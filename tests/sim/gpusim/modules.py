@@ -129,7 +129,25 @@ def reference_counts() -> dict[str, int]:
 def refresh_counts() -> dict[str, int]:
     counts = reference_counts()
     sysfs.write_holders({name: users(name) for name in counts}, counts)
+    write_list(counts)
     return counts
+
+
+def write_list(counts: dict[str, int]) -> None:
+    """/proc/modules: the modules of the simulated driver, newest first, and in a machine those of the host that are none of it."""
+    parser = state.read(state.LOADED)
+    lines = ["%s %s %d %s Live 0x0000000000000000%s" % (
+        name, parser[name].get("size", "0"), counts[name], "".join(user + "," for user in users(name)) or "-",
+        " (%s)" % parser[name]["taint"] if parser[name].get("taint") else "") for name in reversed(parser.sections())]
+    # Written in place: in a machine the file is bound over the kernel's own.
+    sysfs.write_file("/proc/modules" if state.root() else state.PROC_MODULES,
+                     "".join(line + "\n" for line in lines) + state.read_text(state.HOST_MODULES))
+
+
+def keep_host_modules() -> None:
+    """What the host's kernel lists, without NVIDIA's modules: a machine of the lab shares the kernel with its host."""
+    lines = [line for line in state.read_text("/proc/modules").splitlines() if canonical(line.split(" ")[0]) is None]
+    state.write_text(state.HOST_MODULES, "".join(line + "\n" for line in lines if not line.startswith("nouveau ")))
 
 
 # ---- loading ----
@@ -409,8 +427,8 @@ def lsmod(_arguments: list[str]) -> int:
     parser = state.read(state.LOADED)
     for name in reversed(parser.sections()):
         print("%-19s %8s  %d %s" % (name, parser[name].get("size", "0"), counts[name], ",".join(users(name))))
-    for line in "" if state.root() else state.read_text("/proc/modules").splitlines():
+    for line in state.read_text(state.HOST_MODULES).splitlines():
         fields = line.split()
-        if len(fields) >= 4 and canonical(fields[0]) is None:
+        if len(fields) >= 4:
             print("%-19s %8s  %s %s" % (fields[0], fields[1], fields[2], fields[3].strip("-,")))
     return 0

@@ -30,8 +30,9 @@ def describe(model: str, gpus: int | None, node: str):
     if not 0 <= count <= len(buses):
         raise state.SimError("a node of model %s has 0 to %d GPUs, not %d" % (model, len(buses), count))
     switches = base.getint("nvswitches", fallback=0) if count else 0
+    managers = base.getint("nvlink_managers", fallback=0) if count else 0
     result = state.ini()
-    result["node"] = {"name": node, "model": model, "gpus": str(count), "nvswitches": str(switches), "simulated": "1"}
+    result["node"] = {"name": node, "model": model, "gpus": str(count), "nvswitches": str(switches), "nvlink_managers": str(managers), "simulated": "1"}
     result["gpu"] = dict(profile["gpu"])
     for index in range(count):
         seed = hashlib.sha256(("gpusim/%s/%d" % (node, index)).encode()).digest()
@@ -50,6 +51,11 @@ def describe(model: str, gpus: int | None, node: str):
         result["nvswitch %d" % index] = {
             "pci": "00000000:%s:00.0" % base["nvswitch_buses"].split()[index],
             "pci_device_id": base["nvswitch_device_id"],
+        }
+    for index in range(managers):
+        result["nvlink_manager %d" % index] = {
+            "pci": "00000000:%s:00.0" % base["nvlink_manager_buses"].split()[index],
+            "pci_device_id": base["nvlink_manager_device_id"],
         }
     return result
 

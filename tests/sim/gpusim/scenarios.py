@@ -6,16 +6,15 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ctypes
 import glob
 import time
 
-from . import faults, files, freezer, library, log, modules, smi, state
+from . import faults, files, freezer, library, log, modules, state
 
 
 def _options(*words: str, **keywords) -> argparse.Namespace:
     return argparse.Namespace(**{"words": list(words), "gpu": None, "driver": None, "value": None, "link": "0", "after": None, "first": None, "from_s": None,
-                                 "until_s": None, "until_boot": False, "mig": None, "fatal": False, **keywords})
+                                 "until_s": None, "until_boot": False, "mig": None, "ci": None, "fatal": False, **keywords})
 
 
 def _inject(name: str, *words: str, **keywords) -> str:
@@ -163,32 +162,6 @@ def _ours(pid: int) -> bool:
     with contextlib.suppress(OSError), open("/proc/%d/cmdline" % pid, "rb") as stream:
         return stream.read() == b"sleep\0infinity\0"
     return False
-
-
-# ---- MIG layouts, which some scenarios need and a node description cannot hold ----
-
-def mig(gpu: int, names: list[str]) -> list[str]:
-    """Lays a GPU out anew: one GPU instance with one compute instance for each name of a profile, or the mode off without names."""
-    profiles = {state.gpu_value(gpu, "mig_profile_%d" % key).split(" ")[-1]: key for key in (0, 5, 9, 14, 15, 19, 20)}
-    for name in names:
-        if name not in profiles:
-            raise state.SimError("this board has no MIG profile %s" % name)
-    nvml = smi.Nvml()
-    try:
-        nvml.call("nvmlInit_v2")
-        handle = ctypes.c_void_p()
-        nvml.call("nvmlDeviceGetHandleByIndex_v2", gpu, ctypes.byref(handle))
-        # A change of the mode takes all instances away.
-        for mode in (0, 1 if names else 0):
-            nvml.number("nvmlDeviceSetMigMode", handle, mode, kind=ctypes.c_int)
-        for name in names:
-            instance, compute = ctypes.c_void_p(), ctypes.c_void_p()
-            nvml.call("nvmlDeviceCreateGpuInstance", handle, profiles[name], ctypes.byref(instance))
-            slices = int(state.gpu_value(gpu, "mig_profile_%d" % profiles[name]).split(" ")[1])
-            nvml.call("nvmlGpuInstanceCreateComputeInstance", instance, {1: 0, 2: 1, 3: 2, 4: 3, 7: 4}[slices], ctypes.byref(compute))
-    except smi.NvmlError as error:
-        raise state.SimError("MIG on GPU %d: rc %d" % (gpu, error.code)) from None
-    return ["GPU %d: %s" % (gpu, ", ".join(names) or "MIG is off")]
 
 
 def describe() -> list[tuple[str, str]]:

@@ -20,6 +20,8 @@ RELEASE = "/run/gpusim/release"
 CALLS = "/run/gpusim/calls"
 SYS = "/run/gpusim/sys"
 PROC_DRIVER = "/run/gpusim/proc-driver"
+PROC_MODULES = "/run/gpusim/proc-modules"
+HOST_MODULES = "/run/gpusim/host-modules"
 _descriptions: dict[str, tuple] = {}
 
 

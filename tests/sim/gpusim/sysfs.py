@@ -13,6 +13,10 @@ import struct
 
 from . import state
 
+# What the VPD of an adapter says that manages NVLink switches, and the kernel modules that this takes.
+SWITCH_MANAGER = "SW_MNG"
+ADAPTER_MODULES = ("mlx5_core", "ib_umad")
+
 
 def write_file(name: str, text: str) -> None:
     target = state.path(name)
@@ -61,11 +65,28 @@ def pci_devices() -> list[dict]:
             "class": 0x068000,
             "numa": "-1",
         })
+    for index in range(node.getint("node", "nvlink_managers", fallback=0)):
+        section = node["nvlink_manager %d" % index]
+        devices.append({
+            "address": state.sysfs_address(section["pci"]),
+            "gpu": None,
+            "id": int(section["pci_device_id"], 0),
+            "subsystem": int(section["pci_device_id"], 0),
+            "class": 0x020700,
+            "numa": "-1",
+            "vpd": SWITCH_MANAGER,
+        })
     return devices
 
 
+def vital_product_data(text: str) -> bytes:
+    """What an adapter says of itself: an identifier string, one vendor's keyword, the end (PCI Local Bus Specification, appendix I)."""
+    name, keyword = b"gpusim adapter", b"V0" + bytes([len(text)]) + text.encode("ascii")
+    return b"\x82" + struct.pack("<H", len(name)) + name + b"\x90" + struct.pack("<H", len(keyword)) + keyword + b"\x78"
+
+
 def write_pci(sys_root: str = state.SYS) -> None:
-    """One directory for each NVIDIA device of the node, with what lspci and the kernel's tools read."""
+    """One directory for each NVIDIA device of the node and each adapter of its NVLink switches, with what lspci and the kernel's tools read."""
     absent = absent_gpus()
     for device in pci_devices():
         base = "%s/bus/pci/devices/%s" % (sys_root, device["address"])
@@ -107,7 +128,20 @@ def write_pci(sys_root: str = state.SYS) -> None:
         struct.pack_into("<HH", config, 0x2C, subvendor, subident)
         with open(state.path(base + "/config"), "wb") as stream:
             stream.write(config)
+        if "vpd" in device:
+            with open(state.path(base + "/vpd"), "wb") as stream:
+                stream.write(vital_product_data(device["vpd"]))
     bind_driver(sys_root)
+
+
+def write_adapter_modules() -> None:
+    """The kernel modules through which NVLink switches are managed. They are not the GPU driver's, and are there from the boot on."""
+    if not any("vpd" in device for device in pci_devices()):
+        return
+    for name in ADAPTER_MODULES:
+        if not os.path.lexists(state.path("%s/module/%s" % (state.SYS, name))):
+            write_file("%s/module/%s/initstate" % (state.SYS, name), "live\n")
+            write_file("%s/module/%s/gpusim" % (state.SYS, name), "simulated module, nothing runs in the kernel\n")
 
 
 def bind_driver(sys_root: str = state.SYS) -> None:
@@ -152,6 +186,8 @@ def write_module(name: str) -> None:
     write_file(base + "/coresize", section.get("size", "0") + "\n")
     write_file(base + "/gpusim", "simulated module, nothing runs in the kernel\n")
     write_file(base + "/refcnt", "0\n")
+    if name == "nvidia_drm":
+        write_file(base + "/parameters/modeset", "N\n")
     os.makedirs(state.path(base + "/holders"), exist_ok=True)
 
 
@@ -189,9 +225,44 @@ def write_proc_driver() -> None:
                 state.gpu_value(index, "vbios"), address, state.gpu_value(index, "minor"),
                 section["version"] if section.get("gsp") == "loaded" else "N/A"))
 
+    write_capabilities()
+
+
+# MIG capabilities by their minor numbers: the right to change layouts, the right to watch, then 135 for each of 32 GPUs, the number that the driver has
+# room for: 15 GPU instances with 8 compute instances each.
+CAPABILITIES = {"config": 1, "monitor": 2}
+
+
+def write_capabilities() -> None:
+    """The capability files that are there without any instance; those of instances come and go with them in the library (src/mig_caps.c)."""
+    lines = ["%s %d" % item for item in CAPABILITIES.items()]
+    minor = 3
+    for gpu in range(32):
+        for instance in range(15):
+            names = ["access"] + ["ci%d/access" % compute for compute in range(8)]
+            lines += ["gpu%d/gi%d/%s %d" % (gpu, instance, name, minor + offset) for offset, name in enumerate(names)]
+            minor += len(names)
+    write_file(state.PROC_DRIVER + "/nvidia-caps/mig-minors", "\n".join(lines) + "\n")
+    for name, number in CAPABILITIES.items():
+        write_file("%s/nvidia/capabilities/mig/%s" % (state.PROC_DRIVER, name),
+                   "DeviceFileMinor: %d\nDeviceFileMode: 256\nDeviceFileModify: 1\n" % number)
+        _device("/dev/nvidia-caps/nvidia-cap%d" % number)
+
+
+def remove_capabilities(gpu: int) -> None:
+    """The capability files of a GPU's instances, when a reset has taken those."""
+    folder = "%s/nvidia/capabilities/gpu%s" % (state.PROC_DRIVER, state.gpu_value(gpu, "minor"))
+    for base, _folders, files in os.walk(state.path(folder)):
+        for name in files:
+            with contextlib.suppress(FileNotFoundError), open(os.path.join(base, name), encoding="ascii") as stream:
+                os.unlink(state.path("/dev/nvidia-caps/nvidia-cap%s" % stream.readline().split()[1]))
+    _remove(folder)
+
 
 def remove_proc_driver() -> None:
-    _remove(state.PROC_DRIVER + "/nvidia")
+    for name in ("/nvidia", "/nvidia-caps"):
+        _remove(state.PROC_DRIVER + name)
+    _remove("/dev/nvidia-caps")
 
 
 def _device(name: str) -> None:

@@ -301,13 +301,14 @@ API int nvmlSystemGetCudaDriverVersion_v2(int *version)
 
 API int nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_v1_t *info, u32 length)
 {
+    char branch[16];
+
     SYSTEM();
     NEEDS(info);
     if (info->version != STRUCT_VERSION(nvmlSystemDriverBranchInfo_v1_t, 1))
         return RC_ARGUMENT_VERSION;
-    snprintf(info->branch, length < sizeof(info->branch) ? length : sizeof(info->branch), "r%d_00",
-             state_major(state_loaded_version()));
-    return RC_SUCCESS;
+    snprintf(branch, sizeof(branch), "r%d_00", state_major(state_loaded_version()));
+    return text(info->branch, length < sizeof(info->branch) ? length : sizeof(info->branch), branch);
 }
 
 API int nvmlSystemGetProcessName(u32 pid, char *name, u32 length)
@@ -450,9 +451,18 @@ static int gpu_at_pci(const char *wanted)
     return -1;
 }
 
-#define FIND(expression)        \
+static int is_address(const char *text)
+{
+    u32 parts[3];
+
+    return pci_parts(text, &parts[0], &parts[1], &parts[2]);
+}
+
+/* A word that can be none of its kind is an invalid argument, another one is not found. */
+#define FIND(valid, expression) \
     int gpu;                    \
     SYSTEM();                   \
+    NEEDS((valid) && device);   \
     gpu = (expression);         \
     if (gpu < 0)                \
         return RC_NOT_FOUND;    \
@@ -462,7 +472,7 @@ API int nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 {
     int gpu;
     SYSTEM();
-    NEEDS(device);
+    NEEDS(device && uuid);
     *device = mig_with_uuid(uuid);
     if (*device)
         return RC_SUCCESS;
@@ -472,27 +482,46 @@ API int nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 
 API int nvmlDeviceGetHandleBySerial(const char *serial, nvmlDevice_t *device)
 {
-    FIND(gpu_with("serial", serial));
+    FIND(serial, gpu_with("serial", serial));
 }
 
 API int nvmlDeviceGetHandleByPciBusId(const char *address, nvmlDevice_t *device)
 {
-    FIND(gpu_at_pci(address));
+    FIND(is_address(address), gpu_at_pci(address));
 }
 
 API int nvmlDeviceGetHandleByPciBusId_v2(const char *address, nvmlDevice_t *device)
 {
-    FIND(gpu_at_pci(address));
+    FIND(is_address(address), gpu_at_pci(address));
 }
 
 /* ---- identity ---- */
 
-API int nvmlDeviceGetIndex(nvmlDevice_t device, u32 *index)
+/* What a MIG device answers otherwise than its GPU. */
+#define MIG_OR_GPU(answer_of_mig, answer_of_gpu)         \
+    struct mig_device mig;                               \
+    int gpu = gpu_of(device);                            \
+    ENTER(gpu, 1);                                       \
+    int of_mig = gpu < 0 && mig_device_of(device, &mig); \
+    int board = of_mig ? mig.gpu : gpu;                  \
+    if (board < 0)                                       \
+        return RC_INVALID_ARGUMENT;                      \
+    if (state_int(board, "lost", 0))                     \
+        return RC_GPU_IS_LOST;                           \
+    if (state_int(board, "reset_required", 0))           \
+        return RC_RESET_REQUIRED;                        \
+    return of_mig ? (answer_of_mig) : (answer_of_gpu)
+
+static int gpu_index(int gpu, u32 *index)
 {
-    DEVICE();
     NEEDS(index);
     *index = (u32)index_of(gpu);
     return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetIndex(nvmlDevice_t device, u32 *index)
+{
+    MIG_OR_GPU(mig_index(&mig, index), gpu_index(gpu, index));
 }
 
 #define TEXT(function, key)                                              \
@@ -501,21 +530,6 @@ API int nvmlDeviceGetIndex(nvmlDevice_t device, u32 *index)
         DEVICE();                                                        \
         return text(out, length, state_get(gpu, key));                   \
     }
-
-/* MIG devices have a name, a UUID and memory of their own. */
-#define MIG_OR_GPU(answer_of_mig, answer_of_gpu)  \
-    struct mig_device mig;                        \
-    int gpu = gpu_of(device);                     \
-    ENTER(gpu, 1);                                \
-    if (gpu < 0 && mig_device_of(device, &mig))   \
-        return (answer_of_mig);                   \
-    if (gpu < 0)                                  \
-        return RC_INVALID_ARGUMENT;               \
-    if (state_int(gpu, "lost", 0))                \
-        return RC_GPU_IS_LOST;                    \
-    if (state_int(gpu, "reset_required", 0))      \
-        return RC_RESET_REQUIRED;                 \
-    return (answer_of_gpu)
 
 API int nvmlDeviceGetName(nvmlDevice_t device, char *out, u32 length)
 {
@@ -658,14 +672,26 @@ u64 memory_used(int gpu)
     return used < mib(gpu, "memory_total_mib") ? used : mib(gpu, "memory_total_mib");
 }
 
+/* What the processes of a MIG device hold of its memory. */
+static u64 mig_used(const struct mig_device *mig, u64 total)
+{
+    struct state_process processes[64];
+    int count = state_processes(mig->gpu, 'C', processes, 64);
+    u64 used = 0;
+
+    for (int i = 0; i < count && i < 64; i++)
+        used += mig_has(mig, &processes[i]) ? processes[i].used_bytes : 0;
+    return used < total ? used : total;
+}
+
 static int memory_v1(int gpu, const struct mig_device *mig, nvmlMemory_t *memory)
 {
     NEEDS(memory);
     if (mig) {
         int rc = mig_memory(mig, &memory->total);
 
-        memory->used = 0;
-        memory->free = memory->total;
+        memory->used = rc ? 0 : mig_used(mig, memory->total);
+        memory->free = memory->total - memory->used;
         return rc;
     }
     memory->total = mib(gpu, "memory_total_mib");
@@ -688,8 +714,8 @@ static int memory_v2(int gpu, const struct mig_device *mig, nvmlMemory_v2_t *mem
         int rc = mig_memory(mig, &memory->total);
 
         memory->reserved = 0;
-        memory->used = 0;
-        memory->free = memory->total;
+        memory->used = rc ? 0 : mig_used(mig, memory->total);
+        memory->free = memory->total - memory->used;
         return rc;
     }
     memory->total = mib(gpu, "memory_total_mib");
@@ -704,26 +730,38 @@ API int nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
     MIG_OR_GPU(memory_v2(-1, &mig, memory), memory_v2(gpu, NULL, memory));
 }
 
+static int bar1(int gpu, const struct mig_device *mig, nvmlBAR1Memory_t *memory)
+{
+    int rc = RC_SUCCESS;
+
+    NEEDS(memory);
+    memory->bar1Total = mig ? 0 : mib(gpu, "bar1_total_mib");
+    memory->bar1Used = mig ? 0 : mib(gpu, "bar1_used_mib");
+    if (mig)
+        rc = mig_bar1(mig, &memory->bar1Total);
+    memory->bar1Free = memory->bar1Total - memory->bar1Used;
+    return rc;
+}
+
 API int nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *memory)
 {
-    DEVICE();
-    NEEDS(memory);
-    memory->bar1Total = mib(gpu, "bar1_total_mib");
-    memory->bar1Used = mib(gpu, "bar1_used_mib");
-    memory->bar1Free = memory->bar1Total - memory->bar1Used;
-    return RC_SUCCESS;
+    MIG_OR_GPU(bar1(-1, &mig, memory), bar1(gpu, NULL, memory));
 }
 
 /* ---- ECC, row remapping, retired pages ---- */
 
-API int nvmlDeviceGetEccMode(nvmlDevice_t device, u32 *current, u32 *pending)
+static int ecc_mode(int gpu, u32 *current, u32 *pending)
 {
-    DEVICE();
     NEEDS(current && pending);
     SUPPORTED(state_get(gpu, "ecc_mode"));
     *current = (u32)state_int(gpu, "ecc_mode", 0);
     *pending = (u32)state_int(gpu, "ecc_mode_pending", *current);
     return RC_SUCCESS;
+}
+
+API int nvmlDeviceGetEccMode(nvmlDevice_t device, u32 *current, u32 *pending)
+{
+    MIG_OR_GPU(ecc_mode(mig.gpu, current, pending), ecc_mode(gpu, current, pending));
 }
 
 API int nvmlDeviceGetDefaultEccMode(nvmlDevice_t device, u32 *mode)
@@ -752,11 +790,27 @@ static int ecc_total(int gpu, u32 type, u32 counter, u64 *count)
     return RC_SUCCESS;
 }
 
-API int nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, u32 type, u32 counter, u64 *count)
+static int gpu_ecc_total(int gpu, u32 type, u32 counter, u64 *count)
 {
-    DEVICE();
     SUPPORTED(!(mig_on(gpu) && counter == 0));
     return ecc_total(gpu, type, counter, count);
+}
+
+/* Errors since the load are counted by instance, and no fault of the simulator makes any there; those before it are the GPU's. */
+static int mig_ecc(const struct mig_device *mig, u32 type, u32 counter, u64 *count)
+{
+    u64 unused;
+    int rc = ecc_total(mig->gpu, type, counter, &unused);
+
+    NEEDS(count);
+    SUPPORTED(rc || counter == 0);
+    *count = 0;
+    return rc;
+}
+
+API int nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, u32 type, u32 counter, u64 *count)
+{
+    MIG_OR_GPU(mig_ecc(&mig, type, counter, count), gpu_ecc_total(gpu, type, counter, count));
 }
 
 /* The total is of all memories; what is not in SRAM is in the device memory. */
@@ -774,12 +828,11 @@ static int ecc_parts(int gpu, u32 type, u32 counter, u64 *sram, u64 *dram)
 }
 
 /* Locations: 0 L1, 1 L2, 2 device memory, 3 register file, 4 texture, 5 shared, 6 CBU, 7 SRAM. */
-API int nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, u32 type, u32 counter, u32 location, u64 *count)
+static int ecc_of(int gpu, const struct mig_device *mig, u32 type, u32 counter, u32 location, u64 *count)
 {
     u64 sram = 0, dram = 0;
     int rc;
 
-    DEVICE();
     NEEDS(count);
     if (location > 7)
         return RC_INVALID_ARGUMENT;
@@ -789,11 +842,18 @@ API int nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, u32 type, u32 count
         /* Boards before Ampere count by memory, and of the convergence barrier unit what ECC could not correct. */
         SUPPORTED(location < 4 || (location == 6 && type == 1));
     }
+    if (mig)
+        return mig_ecc(mig, type, counter, count);
     SUPPORTED(!(mig_on(gpu) && counter == 0));
     rc = ecc_parts(gpu, type, counter, &sram, &dram);
     if (!rc)
         *count = location == 7 || (location == 1 && !state_int(gpu, "ecc_sram", 1)) ? sram : location == 2 ? dram : 0;
     return rc;
+}
+
+API int nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, u32 type, u32 counter, u32 location, u64 *count)
+{
+    MIG_OR_GPU(ecc_of(mig.gpu, &mig, type, counter, location, count), ecc_of(gpu, NULL, type, counter, location, count));
 }
 
 API int nvmlDeviceGetDetailedEccErrors(nvmlDevice_t device, u32 type, u32 counter, nvmlEccErrorCounts_t *counts)
@@ -1000,6 +1060,7 @@ API int nvmlDeviceGetPowerManagementMode(nvmlDevice_t device, u32 *mode)
 {
     DEVICE();
     NEEDS(mode);
+    NOT_FROM(590);
     *mode = 1;
     return RC_SUCCESS;
 }
@@ -1200,21 +1261,21 @@ API int nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *ut
     return RC_SUCCESS;
 }
 
-#define ENGINE(function)                                                            \
+#define ENGINE(function, key)                                                       \
     API int function(nvmlDevice_t device, u32 *utilization, u32 *period)            \
     {                                                                               \
         DEVICE();                                                                   \
         NEEDS(utilization && period);                                               \
-        SUPPORTED(!mig_on(gpu));                                                    \
+        SUPPORTED(!mig_on(gpu) && state_int(gpu, key, 1));                          \
         *utilization = 0;                                                           \
         *period = 167000;                                                           \
         return RC_SUCCESS;                                                          \
     }
 
-ENGINE(nvmlDeviceGetEncoderUtilization)
-ENGINE(nvmlDeviceGetDecoderUtilization)
-ENGINE(nvmlDeviceGetJpgUtilization)
-ENGINE(nvmlDeviceGetOfaUtilization)
+ENGINE(nvmlDeviceGetEncoderUtilization, "engine_encoder")
+ENGINE(nvmlDeviceGetDecoderUtilization, "engine_decoder")
+ENGINE(nvmlDeviceGetJpgUtilization, "engine_jpeg")
+ENGINE(nvmlDeviceGetOfaUtilization, "engine_ofa")
 
 API int nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *samples, u32 *count, u64 since)
 {
@@ -1317,9 +1378,39 @@ static int link_check(int gpu, u32 link)
     return link < count ? RC_SUCCESS : RC_INVALID_ARGUMENT;
 }
 
+static int switched(void)
+{
+    const char *switches = state_node("node", "nvswitches");
+
+    return switches && strtol(switches, NULL, 10) > 0;
+}
+
+/* Between GPUs without a switch, the links of each are shared out to the others in rounds: the one that link leads to, and the link
+ * of that one that leads back. What is left over leads nowhere. */
+static int link_other_end(int gpu, u32 link, int *other, u32 *back)
+{
+    u32 others = (u32)state_gpu_count() - 1, distance, round;
+
+    if (switched() || state_int(gpu, "nvlink_remote_hidden", 0) || !others || state_gpu_count() < 2)
+        return 0;
+    round = link / others;
+    distance = link % others + 1;
+    if ((round + 1) * others > state_int(gpu, "nvlink_count", 0))
+        return 0;
+    *other = (int)(((u32)gpu + distance) % (others + 1));
+    *back = round * others + others - distance;
+    return 1;
+}
+
+/* A link is down for both of its ends. */
 static u32 link_up(int gpu, u32 link)
 {
-    return !listed(state_get(gpu, "nvlink_down"), link);
+    u32 back;
+    int other;
+
+    if (listed(state_get(gpu, "nvlink_down"), link))
+        return 0;
+    return !link_other_end(gpu, link, &other, &back) || !listed(state_get(other, "nvlink_down"), back);
 }
 
 #define LINK()                         \
@@ -1407,9 +1498,10 @@ static int link_remote(int gpu, u32 link, nvmlPciInfo_t *pci)
 {
     const char *switches = state_node("node", "nvswitches");
     long count = switches ? strtol(switches, NULL, 10) : 0;
-    u32 function;
+    u32 function, back;
     const char *address;
     char key[32];
+    int other;
 
     NEEDS(pci);
     SUPPORTED(link_up(gpu, link) && !state_int(gpu, "nvlink_remote_hidden", 0));
@@ -1419,10 +1511,10 @@ static int link_remote(int gpu, u32 link, nvmlPciInfo_t *pci)
         address = state_node(key, "pci");
         pci->pciDeviceId = (u32)strtoul(state_node(key, "pci_device_id") ? state_node(key, "pci_device_id") : "0", NULL, 0);
     } else {
-        int other = (gpu + 1 + (int)link) % (state_gpu_count() > 0 ? state_gpu_count() : 1);
-
-        address = state_get(other == gpu ? (gpu + 1) % state_gpu_count() : other, "pci");
-        pci->pciDeviceId = (u32)state_int(gpu, "pci_device_id", 0);
+        SUPPORTED(link_other_end(gpu, link, &other, &back));
+        address = state_get(other, "pci");
+        pci->pciDeviceId = (u32)state_int(other, "pci_device_id", 0);
+        pci->pciSubSystemId = (u32)state_int(other, "pci_subsystem_id", 0);
     }
     if (!address || sscanf(address, "%x:%x:%x.%x", &pci->domain, &pci->bus, &pci->device, &function) < 3)
         return RC_UNKNOWN;
@@ -1441,13 +1533,18 @@ API int nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, u32 link, nvmlP
 /* Kinds: 0 GPU, 2 switch. */
 API int nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, u32 link, u32 *kind)
 {
-    const char *switches;
+    u32 back;
+    int other;
 
     LINK();
     NEEDS(kind);
     SUPPORTED(link_up(gpu, link));
-    switches = state_node("node", "nvswitches");
-    *kind = state_int(gpu, "nvlink_remote_hidden", 0) || (switches && strtol(switches, NULL, 10) > 0) ? 2 : 0;
+    if (switched() || state_int(gpu, "nvlink_remote_hidden", 0)) {
+        *kind = 2;
+        return RC_SUCCESS;
+    }
+    SUPPORTED(link_other_end(gpu, link, &other, &back));
+    *kind = 0;
     return RC_SUCCESS;
 }
 
@@ -1591,12 +1688,17 @@ API int nvmlDeviceGetPersistenceMode(nvmlDevice_t device, u32 *mode)
     return RC_SUCCESS;
 }
 
+/* A mode that was set before MIG mode came on does not hold in its instances. */
+static int compute_mode(int gpu, const struct mig_device *mig, u32 *mode)
+{
+    NEEDS(mode);
+    *mode = mig ? 0 : (u32)state_int(gpu, "compute_mode", 0);
+    return RC_SUCCESS;
+}
+
 API int nvmlDeviceGetComputeMode(nvmlDevice_t device, u32 *mode)
 {
-    DEVICE();
-    NEEDS(mode);
-    *mode = (u32)state_int(gpu, "compute_mode", 0);
-    return RC_SUCCESS;
+    MIG_OR_GPU(compute_mode(-1, &mig, mode), compute_mode(gpu, NULL, mode));
 }
 
 API int nvmlDeviceGetDisplayMode(nvmlDevice_t device, u32 *mode)
@@ -1706,15 +1808,17 @@ API int nvmlDeviceGetGspFirmwareMode(nvmlDevice_t device, u32 *enabled, u32 *fal
 
 /* ---- processes ---- */
 
-static int processes(int gpu, char type, u32 *count, void *out, size_t item)
+/* Those of a GPU, or of one MIG device of it. */
+static int processes(int gpu, const struct mig_device *mig, char type, u32 *count, void *out, size_t item)
 {
     struct state_process list[128];
-    int found;
+    int all, found = 0;
 
     NEEDS(count);
-    found = state_processes(gpu, type, list, 128);
-    if (found > 128)
-        found = 128;
+    all = state_processes(gpu, type, list, 128);
+    for (int i = 0; i < all && i < 128; i++)
+        if (!mig || mig_has(mig, &list[i]))
+            list[found++] = list[i];
     if (!found) {
         *count = 0;
         return RC_SUCCESS;
@@ -1732,7 +1836,7 @@ static int processes(int gpu, char type, u32 *count, void *out, size_t item)
             memcpy(place, &process, sizeof(process));
         } else {
             nvmlProcessInfo_v3_t process = { .pid = list[i].pid, .usedGpuMemory = list[i].used_bytes,
-                                             .gpuInstanceId = 0xffffffff, .computeInstanceId = 0xffffffff };
+                                             .gpuInstanceId = (u32)list[i].gpu_instance, .computeInstanceId = (u32)list[i].compute_instance };
 
             memcpy(place, &process, sizeof(process));
         }
@@ -1744,8 +1848,8 @@ static int processes(int gpu, char type, u32 *count, void *out, size_t item)
 #define PROCESSES(function, type, structure)                                   \
     API int function(nvmlDevice_t device, u32 *count, structure *infos)        \
     {                                                                          \
-        DEVICE();                                                              \
-        return processes(gpu, type, count, infos, sizeof(structure));          \
+        MIG_OR_GPU(processes(mig.gpu, &mig, type, count, infos, sizeof(structure)), \
+                   processes(gpu, NULL, type, count, infos, sizeof(structure)));   \
     }
 
 PROCESSES(nvmlDeviceGetComputeRunningProcesses, 'C', nvmlProcessInfo_v1_t)
@@ -1958,6 +2062,16 @@ static int field(int gpu, nvmlFieldValue_t *field)
         if (!field->value.uiVal && remaps && state_int(gpu, "remap_pending", 0))
             field->value.uiVal = RECOVERY_DRAIN_AND_RESET;
         return RC_SUCCESS;
+    case FI_SLOWED_SW_THERMAL:
+    case FI_SLOWED_HW_THERMAL:
+    case FI_SLOWED_POWER_BRAKE:
+        /* Captures have these counts with driver 580, and not with 570. */
+        SUPPORTED(state_major(state_loaded_version()) >= 580);
+        field->valueType = TYPE_ULONGLONG;
+        field->value.ullVal = (u64)state_int(gpu, field->fieldId == FI_SLOWED_SW_THERMAL   ? "slowed_sw_thermal_ns"
+                                                  : field->fieldId == FI_SLOWED_HW_THERMAL ? "slowed_hw_thermal_ns"
+                                                                                           : "slowed_power_brake_ns", 0);
+        return RC_SUCCESS;
     default:
         if (field->fieldId >= FI_PERF_POLICY_POWER && field->fieldId <= FI_PERF_POLICY_TOTAL_BASE_CLOCKS) {
             field->valueType = TYPE_ULONGLONG;
@@ -1989,63 +2103,4 @@ API int nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldValue_
         values[i].nvmlReturn = (u32)(rc >= 0 ? rc : field(gpu, &values[i]));
     }
     return RC_SUCCESS;
-}
-
-/* ---- events: none ever arrives ---- */
-
-static char event_sets[16];
-
-API int nvmlEventSetCreate(nvmlEventSet_t *set)
-{
-    static u32 next;
-
-    SYSTEM();
-    NEEDS(set);
-    *set = &event_sets[next++ % sizeof(event_sets)];
-    return RC_SUCCESS;
-}
-
-API int nvmlEventSetFree(nvmlEventSet_t set)
-{
-    SYSTEM();
-    NEEDS(set);
-    return RC_SUCCESS;
-}
-
-API int nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, u64 *types)
-{
-    DEVICE();
-    NEEDS(types);
-    *types = 0x1f;
-    return RC_SUCCESS;
-}
-
-API int nvmlDeviceRegisterEvents(nvmlDevice_t device, u64 types, nvmlEventSet_t set)
-{
-    DEVICE();
-    NEEDS(set);
-    return types & ~0x1fULL ? RC_NOT_SUPPORTED : RC_SUCCESS;
-}
-
-static int event_wait(const char *symbol, nvmlEventSet_t set, nvmlEventData_t *data, u32 milliseconds)
-{
-    {
-        struct scope scope __attribute__((cleanup(leave))) = enter(symbol, -1, 1);
-
-        if (scope.rc)
-            return scope.rc;
-        NEEDS(set && data);
-    }
-    hang(milliseconds / 1000.0);
-    return RC_TIMEOUT;
-}
-
-API int nvmlEventSetWait(nvmlEventSet_t set, nvmlEventData_t *data, u32 milliseconds)
-{
-    return event_wait(__func__, set, data, milliseconds);
-}
-
-API int nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, u32 milliseconds)
-{
-    return event_wait(__func__, set, data, milliseconds);
 }

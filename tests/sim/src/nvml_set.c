@@ -30,12 +30,6 @@ int put_number(int gpu, const char *key, long long value, int persistent)
     return put_text(gpu, key, buffer, persistent);
 }
 
-/* Only root sets, and a fault may make it a call that says yes and does nothing. */
-#define SETTER(symbol)               \
-    PRIVILEGED();                    \
-    if (state_ignored(gpu, symbol)) \
-    return RC_SUCCESS
-
 /* Waits for the next reset, which a driver load stands for, or the next boot. */
 API int nvmlDeviceSetEccMode(nvmlDevice_t device, u32 mode)
 {

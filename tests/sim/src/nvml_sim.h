@@ -36,6 +36,13 @@ int privileged(int gpu);
     if (!privileged(gpu)) \
     return RC_NO_PERMISSION
 
+/* A call that changes something: only root does, each one is noted, and a fault may make it a call that says yes and does nothing. */
+#define SETTER(symbol)              \
+    PRIVILEGED();                   \
+    state_wrote(gpu, symbol);       \
+    if (state_ignored(gpu, symbol)) \
+    return RC_SUCCESS
+
 /* What a GPU without persistence mode does when the last program closes it. */
 void forget_settings(void);
 
@@ -49,6 +56,9 @@ int mig_device_of(nvmlDevice_t device, struct mig_device *mig);
 int mig_uuid(const struct mig_device *mig, char *out, u32 size);
 int mig_name(const struct mig_device *mig, char *out, u32 size);
 int mig_memory(const struct mig_device *mig, u64 *total);
+int mig_index(const struct mig_device *mig, u32 *index);
+int mig_bar1(const struct mig_device *mig, u64 *total);
+int mig_has(const struct mig_device *mig, const struct state_process *process);
 nvmlDevice_t mig_with_uuid(const char *uuid);
 
 #define ENTER(gpu, needs_init)                                                                   \

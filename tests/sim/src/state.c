@@ -520,6 +520,10 @@ int state_processes(int gpu, char type, struct state_process *out, int size)
             out[count].pid = (unsigned)pid;
             out[count].used_bytes = (value ? strtoull(value, NULL, 10) : 0) << 20;
             out[count].type = kind;
+            value = find(ini, section, "gi");
+            out[count].gpu_instance = value ? (int)strtol(value, NULL, 10) : -1;
+            value = find(ini, section, "ci");
+            out[count].compute_instance = value ? (int)strtol(value, NULL, 10) : -1;
         }
         count++;
     }
@@ -549,6 +553,18 @@ int state_persistenced_mode(void)
 }
 
 /* ---- writing ---- */
+
+void state_wrote(int gpu, const char *symbol)
+{
+    char path[PATH_MAX], line[160];
+    int length = snprintf(line, sizeof(line), "%s %d\n", symbol, gpu);
+    int fd = state_path(path, sizeof(path), "/run/gpusim/writes") ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644) : -1;
+
+    if (fd < 0 || write(fd, line, (size_t)length) != length)
+        perror("gpusim: a write could not be noted");
+    if (fd >= 0)
+        close(fd);
+}
 
 int state_put(int gpu, const char *key, const char *value, int persistent)
 {

@@ -43,10 +43,15 @@ struct state_process {
     unsigned pid;
     unsigned long long used_bytes;
     char type;
+    /* Of the MIG instances that it is on, -1 for the whole GPU. */
+    int gpu_instance, compute_instance;
 };
 int state_processes(int gpu, char type, struct state_process *out, int size);
 
 int state_persistenced_mode(void);
+
+/* Notes that a call was asked to change something, in /run/gpusim/writes. */
+void state_wrote(int gpu, const char *symbol);
 
 /* Writes one key of one GPU into /run/gpusim/settings.ini, or the InfoROM when persistent; 0 when done. */
 int state_put(int gpu, const char *key, const char *value, int persistent);

@@ -104,7 +104,7 @@ TABLE = [
 # Faults with a test of their own, as they are not an answer of NVML that changes.
 ELSEWHERE = {"hang", "xid", "sxid", "module-load-fails", "module-unsigned", "nouveau", "persistence-lost", "retired-pages", "retired-pages-pending",
              "channel-repair-pending", "mig-layout-lost", "library-missing", "library-version", "packages-half-installed", "module-not-built",
-             "module-wrong-kernel", "ignored", "settings-forgotten"}
+             "module-wrong-kernel", "ignored", "settings-forgotten", "reset-outcome", "reset-unsupported"}
 DRIVER = "570.172.08"
 SETUP = """
 fabric = n.c_nvmlGpuFabricInfo_t()
@@ -330,7 +330,7 @@ def test_clearing_one_gpu_only(booted):
     (["mig", "--gpu", "0", "5g.1gb"], "no MIG profile 5g.1gb"),
     (["inject", "module-load-fails", "because"], "not 'because'"),
     (["clear", "no-such-fault"], "unknown fault"),
-    (["init", "--model", "h900", "--node", "x"], "unknown model 'h900': known are a100-sxm, b200, h100-sxm, h200, l4, v100-sxm"),
+    (["init", "--model", "h900", "--node", "x"], "unknown model 'h900': known are a100-80-sxm, a100-sxm, a30, b200, h100-sxm, h200, l4, rtx-pro-6000"),
     (["init", "--model", "l4", "--node", "x", "--gpus", "5"], "0 to 4 GPUs, not 5"),
 ])
 def test_bad_input_changes_nothing(node, arguments, message):

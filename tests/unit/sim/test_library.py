@@ -310,23 +310,6 @@ def test_settings_are_lost_with_the_driver(booted):
     assert booted.ask(question) == [700000, 0]
 
 
-@pytest.mark.parametrize("model, kept", [("a100-sxm", 1), ("h100-sxm", 0)])
-def test_mig_mode_survives_a_boot_only_where_the_inforom_keeps_it(make_node, model, kept):
-    node = make_node(model).booted()
-    assert node.ask("[rc(n.nvmlDeviceSetMigMode, handle(1), 1), n.nvmlDeviceGetMigMode(handle(1))]") == [0, [1, 1]]
-    node.sim("boot")
-    assert node.ask("n.nvmlDeviceGetMigMode(handle(1))") == [kept, kept]
-
-
-def test_mig_mode_of_a_busy_gpu_waits(make_node):
-    node = make_node("a100-sxm").booted()
-    node.sim("inject", "stray-process", "--gpu", "0")
-    assert node.ask("[rc(n.nvmlDeviceSetMigMode, handle(), 1), n.nvmlDeviceGetMigMode(handle())]") == [0, [0, 1]]
-    node.sim("clear")
-    node.sim("boot")
-    assert node.ask("n.nvmlDeviceGetMigMode(handle())") == [1, 1]
-
-
 def test_ecc_mode_waits_for_a_boot(booted):
     question = "[n.nvmlDeviceGetEccMode(handle()), rc(n.nvmlDeviceGetTotalEccErrors, handle(), 1, 0)]"
     assert booted.ask("rc(n.nvmlDeviceSetEccMode, handle(), 0)") == 0

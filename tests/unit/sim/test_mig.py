@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
+from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
 pytestmark = pytest.mark.pythons
 
@@ -52,8 +53,8 @@ print(json.dumps([ids(), text(n.nvmlDeviceGetName, first), text(n.nvmlDeviceGetN
                   n.nvmlDeviceGetMemoryInfo(first, n.nvmlMemory_v2).total >> 20, attributes.gpuInstanceSliceCount, attributes.computeInstanceSliceCount,
                   attributes.memorySizeMB, attributes.multiprocessorCount,
                   n.nvmlDeviceIsMigDeviceHandle(first).value, n.nvmlDeviceIsMigDeviceHandle(gpu).value]))
-""", wheel) == [[[1, 0], [5, 0], [5, 1], [13, 0]], "NVIDIA H100 80GB HBM3 MIG 3g.40gb", "NVIDIA H100 80GB HBM3 MIG 1c.2g.20gb",
-                40779, 40779, 2, 1, 20389, 16, 1, 0]
+""", wheel) == [[[2, 0], [3, 0], [3, 1], [9, 0]], "NVIDIA H100 80GB HBM3 MIG 3g.40gb", "NVIDIA H100 80GB HBM3 MIG 1c.2g.20gb",
+                40448, 40448, 2, 1, 20096, 16, 1, 0]
 
 
 @pytest.mark.parametrize("wheel", wheels.VERSIONS)
@@ -67,7 +68,7 @@ parent = n.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(back)
 print(json.dumps([uuids, n.nvmlDeviceGetGpuInstanceId(back), n.nvmlDeviceGetIndex(parent)]))
 """, wheel)
     assert len(set(uuids)) == 2 and all(len(item) == 40 and item.startswith("MIG-") for item in uuids)
-    assert (back, parent) == (8, 1)
+    assert (back, parent) == (13, 1)
     again = mig(booted, "print(json.dumps([text(n.nvmlDeviceGetUUID, item) for item in devices()]))")
     assert again == uuids
 
@@ -84,19 +85,46 @@ def test_placements_and_capacity(booted):
     assert mig(booted, """
 def room(profile):
     return value(n.nvmlDeviceGetGpuInstanceRemainingCapacity, gpu, profile)
-answers = [[room(item) for item in (0, 5, 9, 14, 15, 19)]]
+answers = [[room(item) for item in (0, 5, 9, 14, 15, 19, 20)]]
 create(9)
-answers.append([room(item) for item in (0, 5, 9, 14, 15, 19)])
-placement = n.c_nvmlGpuInstancePlacement_t(4, 4)
+answers.append([room(item) for item in (0, 5, 9, 14, 15, 19, 20)])
+placement = n.c_nvmlGpuInstancePlacement_t(0, 4)
 instance = n.nvmlDeviceCreateGpuInstanceWithPlacement(gpu, 9, ctypes.byref(placement))
 info = n.nvmlGpuInstanceGetInfo(instance)
 answers.append([info.id, info.profileId, info.placement.start, info.placement.size, n.nvmlDeviceGetIndex(info.device)])
 answers.append([rc(n.nvmlDeviceCreateGpuInstance, gpu, item) for item in (19, 77)])
-places, count = (n.c_nvmlGpuInstancePlacement_t * 8)(), ctypes.c_uint()
-n.nvmlDeviceGetGpuInstancePossiblePlacements(gpu, 14, places, ctypes.byref(count))
-answers.append([[places[i].start, places[i].size] for i in range(count.value)])
 print(json.dumps(answers))
-""") == [[1, 1, 2, 3, 4, 7], [0, 0, 1, 1, 2, 3], [2, 9, 4, 4, 1], [23, 3], [[0, 2], [2, 2], [4, 2]]]
+""") == [[1, 1, 2, 3, 4, 7, 1], [0, 1, 1, 2, 2, 4, 1], [1, 9, 0, 4, 1], [23, 3]]
+
+
+@pytest.mark.parametrize("start, size, answer", [(2, 2, 0), (0, 2, 23), (1, 2, 2), (6, 2, 2), (2, 1, 2), (2, 4, 2)])
+def test_an_instance_stands_where_it_was_asked_for_or_nowhere(booted, start, size, answer):
+    assert mig(booted, """
+n.nvmlDeviceCreateGpuInstanceWithPlacement(gpu, 19, ctypes.byref(n.c_nvmlGpuInstancePlacement_t(1, 1)))
+answer = value(n.nvmlDeviceCreateGpuInstanceWithPlacement, gpu, 14, ctypes.byref(n.c_nvmlGpuInstancePlacement_t(%d, %d)))
+left = n.nvmlDeviceGetGpuInstanceRemainingCapacity(gpu, 14)
+print(json.dumps([answer, left] if isinstance(answer, str) else [0, left, n.nvmlGpuInstanceGetInfo(answer).placement.start]))
+""" % (start, size)) == ([0, 1, start] if answer == 0 else ["rc %d" % answer, 2])
+
+
+@pytest.mark.parametrize("driver, answer", [("590.48.01", [19, "MIG 1g.10gb", 9984, 1, 9, "rc 3"]), (simnode.OLD, "rc 13")])
+def test_profiles_by_their_ids_as_drivers_have_it(make_node, driver, answer):
+    node = make_node().booted(driver)
+    assert node.python("""
+n.nvmlInit()
+def found(number):
+    info = value(n.nvmlDeviceGetGpuInstanceProfileInfoById, handle(), number)
+    return info if isinstance(info, str) else [info.id, info.name.decode() if isinstance(info.name, bytes) else info.name, info.memorySizeMB]
+first, second = found(19), found(9)
+print(json.dumps(first if isinstance(first, str) else first + [1, second[0], found(77)]))
+""") == answer
+
+
+def test_profiles_come_with_the_drivers_that_have_them(make_node):
+    # The bindings ask through a function that 470 has not.
+    have = "[n._nvmlGetFunctionPointer('nvmlDeviceGetGpuInstanceProfileInfo')(handle(), index, ctypes.create_string_buffer(48)) for index in (0, 7, 9)]"
+    assert make_node("a100-sxm", 1).booted("470.256.02").ask(have) == [0, 0, 3]
+    assert make_node("a100-sxm", 1).booted().ask(have) == [0, 0, 0]
 
 
 def test_profiles(booted):
@@ -109,8 +137,8 @@ for index in range(10):
     except n.NVMLError as error:
         assert error.value == 3
 print(json.dumps(found))
-""") == {"19": [1, 7, 10194, "MIG 1g.10gb"], "20": [1, 1, 10194, "MIG 1g.10gb+me"], "15": [1, 4, 20389, "MIG 1g.20gb"], "14": [2, 3, 20389, "MIG 2g.20gb"],
-         "9": [3, 2, 40779, "MIG 3g.40gb"], "5": [4, 1, 40779, "MIG 4g.40gb"], "0": [7, 1, 81559, "MIG 7g.80gb"]}
+""") == {"19": [1, 7, 9984, "MIG 1g.10gb"], "20": [1, 1, 9984, "MIG 1g.10gb+me"], "15": [1, 4, 20096, "MIG 1g.20gb"], "14": [2, 3, 20096, "MIG 2g.20gb"],
+         "9": [3, 2, 40448, "MIG 3g.40gb"], "5": [4, 1, 40448, "MIG 4g.40gb"], "0": [7, 1, 81152, "MIG 7g.80gb"]}
 
 
 def test_compute_instances_share_a_gpu_instance(booted):
@@ -126,7 +154,7 @@ answers.append([found.id, found.profileId, found.placement.start, found.placemen
 answers.append([rc(n.nvmlGpuInstanceDestroy, instance), rc(n.nvmlComputeInstanceDestroy, first), rc(n.nvmlGpuInstanceDestroy, instance),
                 rc(n.nvmlGpuInstanceGetInfo, instance), rc(n.nvmlComputeInstanceGetInfo, first), ids()])
 print(json.dumps(answers))
-""") == [[3, 1, 1, "rc 3"], [1, 2, 1, 40], [[1, 0, 0], 23], [0, 1, 0, 2], [19, 0, 0, 2, 2, []]]
+""") == [[3, 1, 1, "rc 3"], [1, 2, 1, 32], [[1, 0, 0], 23], [0, 1, 0, 2], [19, 0, 0, 2, 2, []]]
 
 
 def test_remapped_rows_are_hidden_while_instances_exist(booted):
@@ -147,23 +175,12 @@ print(json.dumps([[rc(n.nvmlDeviceGetTotalEccErrors, handle(i), 1, counter) for 
 """) == [[3, 0], [0, 0], [3, 0]]
 
 
-def test_instances_are_lost_with_the_driver(make_node):
-    node = make_node("a100-sxm").booted()
-    assert mig(node, "create(19, 0)\nprint(json.dumps(ids()))") == [[7, 0]]
-    node.tool("modprobe", "-r", "nvidia_uvm", "nvidia_drm")
-    node.tool("modprobe", "nvidia")
-    assert node.ask("n.nvmlDeviceGetMigMode(handle(1))") == [1, 1]
-    assert mig(node, "print(json.dumps(ids()))") == []
-
-
-def test_changing_the_mode_takes_the_instances_away(booted):
+def test_a_compute_instance_alone_has_all_multiprocessors(booted):
     assert mig(booted, """
-create(19, 0)
-n.nvmlDeviceSetMigMode(gpu, 0)
-before = rc(n.nvmlDeviceCreateGpuInstance, gpu, 19)
-n.nvmlDeviceSetMigMode(gpu, 1)
-print(json.dumps([before, ids()]))
-""") == [3, []]
+create(9, 2)
+create(14, 0, 0)
+print(json.dumps([n.nvmlDeviceGetAttributes(item).multiprocessorCount for item in devices()]))
+""") == [60, 16, 16]
 
 
 def test_boards_without_mig(make_node):

@@ -61,7 +61,7 @@ def test_device_files_come_and_go_with_the_modules(node):
         return {path.name for path in (node.root / "dev").iterdir()} - {"kmsg"}
 
     node.tool("modprobe", "nvidia")
-    assert names() == {"nvidiactl"} | {"nvidia%d" % index for index in range(8)}
+    assert names() == {"nvidiactl", "nvidia-caps"} | {"nvidia%d" % index for index in range(8)}, "a board with MIG has the driver's capabilities"
     node.tool("modprobe", "nvidia-uvm")
     assert names() >= {"nvidia-uvm", "nvidia-uvm-tools"}
     node.tool("modprobe", "-r", "nvidia-uvm")
@@ -160,3 +160,21 @@ def test_a_parameter_is_not_a_module(node):
     start(node)
     node.tool("modprobe", "nvidia", "NVreg_OpenRmEnableUnsupportedGpus=1")
     assert set(loaded(node)) == {"nvidia"}
+
+
+def test_the_kernel_lists_what_is_loaded(booted):
+    """/proc/modules: name, size, uses, users, state and taint of each, the one loaded last at the top."""
+    def listed():
+        return [(words[0], words[2], words[3], words[4], words[6:]) for words in (line.split() for line in booted.read("proc/modules").splitlines())]
+
+    taint = ["(POE)"]
+    assert listed() == [("nvidia_uvm", "0", "-", "Live", taint), ("nvidia_drm", "0", "-", "Live", taint),
+                        ("nvidia_modeset", "1", "nvidia_drm,", "Live", taint), ("nvidia", "2", "nvidia_modeset,nvidia_uvm,", "Live", taint)]
+    assert {line.split()[0]: line.split()[1] for line in booted.read("proc/modules").splitlines()} == {
+        line.split()[0]: line.split()[1] for line in booted.tool("lsmod").stdout.splitlines()[1:]}
+    booted.sim("inject", "stray-process", "--gpu", "0")
+    assert dict((name, uses) for name, uses, *_rest in listed()) == {"nvidia_uvm": "1", "nvidia_drm": "0", "nvidia_modeset": "1", "nvidia": "3"}
+    booted.sim("clear")
+    simnode.wait_for(lambda: loaded(booted)["nvidia"][0] == 2)
+    booted.tool("modprobe", "-r", "nvidia_drm", "nvidia_uvm")
+    assert listed() == []

@@ -166,6 +166,77 @@ def test_peers(booted, wheel):
     assert booted.ask("[n.nvmlDeviceGetP2PStatus(handle(0), handle(7), 0), n.nvmlDeviceGetP2PStatus(handle(0), handle(3), 0)]", wheel) == [5, 0]
 
 
+ENDS = ("[[text(lambda: n.nvmlDeviceGetNvLinkRemotePciInfo(handle(gpu), link).busId) for link in range(count)]"
+        " for count in [n.nvmlDeviceGetFieldValues(handle(), [91])[0].value.uiVal] for gpu in range(n.nvmlDeviceGetCount())]")
+
+
+@pytest.mark.parametrize("model, gpus", [("a100-sxm", 4), ("a100-sxm", 3), ("a100-sxm", 2), ("v100-sxm", 4), ("h100-sxm", 8)])
+def test_links_agree_at_both_of_their_ends(make_node, model, gpus):
+    node = make_node(model, gpus).booted()
+    addresses = node.ask("[text(lambda: n.nvmlDeviceGetPciInfo(handle(gpu)).busId) for gpu in range(n.nvmlDeviceGetCount())]")
+    ends = node.ask(ENDS)
+    switches = [node.read("etc/gpusim/node.ini").count("[nvswitch")] * gpus
+    for gpu, links in enumerate(ends):
+        if switches[gpu]:
+            assert set(links).isdisjoint(addresses) and len(set(links)) == switches[gpu]
+            continue
+        assert addresses[gpu] not in links
+        assert [links.count(address) for address in addresses] == [ends[other].count(addresses[gpu]) for other in range(gpus)]
+        assert sum(links.count(address) for address in addresses) == len(links)
+
+
+def test_a_link_between_gpus_is_down_for_both(make_node):
+    node = make_node("a100-sxm").booted()
+    node.sim("inject", "nvlink-down", "--gpu", "0", "--link", "5,6")
+    states = node.ask("[[n.nvmlDeviceGetNvLinkState(handle(gpu), link) for link in range(12)] for gpu in range(4)]")
+    # Link 5 of GPU 0 leads to GPU 3, link 6 to GPU 1.
+    assert [[link for link, state in enumerate(links) if not state] for links in states] == [[5, 6], [8], [], [3]]
+    assert node.ask("[field(165, gpu, link) for gpu, link in ((0, 5), (3, 3), (3, 4))]") == [0, 0, 1]
+    assert node.ask("[rc(n.nvmlDeviceGetNvLinkRemotePciInfo, handle(gpu), link) for gpu, link in ((0, 5), (3, 3), (3, 4))]") == [3, 3, 0]
+
+
+def test_a_buffer_that_is_too_small_and_arguments_that_are_none(make_node):
+    assert make_node().booted(NEW).python("""
+n.nvmlInit()
+lib = ctypes.CDLL("libnvidia-ml.so.1")
+text, number, device, count = ctypes.create_string_buffer(200), ctypes.c_ulonglong(), ctypes.c_void_p(), ctypes.c_uint(0)
+branch = (ctypes.c_uint * 21)(0x1000054)
+few = [getattr(lib, "nvmlDeviceGet" + name)(handle(), text, 3) for name in ("Name", "UUID", "Serial", "VbiosVersion", "BoardPartNumber")]
+few += [lib.nvmlSystemGetDriverVersion(text, 3), lib.nvmlSystemGetNVMLVersion(text, 3), lib.nvmlSystemGetDriverBranch(branch, 3),
+        lib.nvmlDeviceGetInforomVersion(handle(), 0, text, 1), lib.nvmlDeviceGetSupportedMemoryClocks(handle(), ctypes.byref(count), None)]
+none = [lib.nvmlDeviceGetHandleByUUID(None, ctypes.byref(device)), lib.nvmlDeviceGetHandleBySerial(None, ctypes.byref(device)),
+        lib.nvmlDeviceGetHandleByPciBusId_v2(b"no address", ctypes.byref(device)), lib.nvmlDeviceGetHandleByIndex_v2(8, ctypes.byref(device)),
+        lib.nvmlDeviceGetHandleByIndex_v2(0, None), lib.nvmlDeviceGetName(None, text, 96), lib.nvmlDeviceGetMemoryInfo(handle(), None),
+        lib.nvmlDeviceGetTotalEccErrors(handle(), 7, 0, ctypes.byref(number)), lib.nvmlDeviceGetNvLinkState(handle(), 18, ctypes.byref(count)),
+        lib.nvmlDeviceGetSupportedMemoryClocks(handle(), None, None)]
+unknown = [lib.nvmlDeviceGetHandleByUUID(b"GPU-0", ctypes.byref(device)), lib.nvmlDeviceGetHandleByPciBusId_v2(b"0000:02:00.0", ctypes.byref(device)),
+           lib.nvmlDeviceGetSupportedGraphicsClocks(handle(), 1, ctypes.byref(count), None)]
+print(json.dumps([few, none, unknown]))
+""") == [[7] * 10, [2] * 10, [6] * 3]
+
+
+def test_what_a_gpu_that_needs_a_reset_answers(booted):
+    booted.sim("inject", "reset-required", "--gpu", "1")
+    assert booted.ask("[rc(n.nvmlDeviceGetHandleByIndex, 1), rc(n.nvmlDeviceGetName, handle(1)), rc(n.nvmlDeviceGetMemoryInfo, handle(1)),"
+                      " rc(n.nvmlDeviceGetFieldValues, handle(1), [144]), rc(n.nvmlDeviceGetName, handle(0))]") == [0, 16, 16, 16, 0]
+    booted.tool("modprobe", "-r", "nvidia_drm", "nvidia_uvm")
+    booted.tool("modprobe", "nvidia_uvm")
+    assert booted.ask("rc(n.nvmlDeviceGetName, handle(1))") == 0
+
+
+def test_the_recovery_action_follows_a_row_that_waits(make_node):
+    node = make_node().booted(NEW)
+    node.sim("inject", "remap-pending", "--gpu", "1")
+    assert node.ask("[field(230, index) for index in (0, 1)]") == [0, 4]
+    node.sim("inject", "recovery-action", "--gpu", "1", "--value", "2")
+    assert node.ask("field(230, 1)") == 2
+
+
+def test_no_errors_are_counted_where_ecc_is_off(booted):
+    booted.sim("inject", "ecc-off", "--gpu", "1")
+    assert booted.ask("[[field(number, index) for number in (1, 3, 4, 5, 6)] for index in (0, 1)]") == [[1, 0, 0, 0, 0], [0] + ["rc 3"] * 4]
+
+
 def test_fabric_in_every_version(make_node):
     node = make_node().booted("570.172.08")
     value_of(node, "fabric_cluster", "0123456789abcdef0123456789abcdef")

@@ -1,0 +1,75 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Writes the table of the profiles' values and their sources: python3 tests/sim/profile_table.py > tests/sim/profiles/README.md"""
+from __future__ import annotations
+
+import configparser
+import pathlib
+import sys
+from fnmatch import fnmatchcase
+
+PROFILES = pathlib.Path(__file__).resolve().parent / "profiles"
+# Keys whose values are long, and are looked up in the profiles.
+NO_VALUES = ("mig_",)
+LETTERS = {"capture": "C", "data sheet": "D", "documentation": "N", "MIG guide": "M", "simulator": "S"}
+
+
+def _read(path: pathlib.Path) -> configparser.ConfigParser:
+    parser = configparser.ConfigParser(interpolation=None, delimiters=("=",))
+    parser.optionxform = str
+    parser.read(str(path), encoding="utf-8")
+    return parser
+
+
+def profiles() -> dict[str, dict[str, str]]:
+    """Model -> key -> value, of the node and of its GPUs."""
+    found = {}
+    for path in sorted(PROFILES.glob("*.ini")):
+        parser = _read(path)
+        found[path.stem] = {key: value for section in ("node", "gpu") for key, value in parser[section].items()}
+    return found
+
+
+def sections() -> dict[str, dict[str, str]]:
+    """Model, or all -> source -> patterns of keys."""
+    parser = _read(PROFILES / "sources.cfg")
+    return {section: dict(parser[section]) for section in parser.sections() if section != "sources"}
+
+
+def source(model: str, key: str) -> str | None:
+    """The source of a value: the first pattern that fits, an exact name before one with letters left open."""
+    known = sections()
+    for section in (model, "all"):
+        for exact in (True, False):
+            for name, patterns in known.get(section, {}).items():
+                if any(("*" not in pattern) == exact and fnmatchcase(key, pattern) for pattern in patterns.split()):
+                    return name
+    return None
+
+
+def named_captures() -> dict[str, str]:
+    """Model -> what its profile says at its top about where its values are from."""
+    return {path.stem: line[len("# Values: "):] for path in sorted(PROFILES.glob("*.ini"))
+            for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("# Values: ")}
+
+
+def table() -> str:
+    """The page."""
+    models = profiles()
+    keys = list(dict.fromkeys(key for values in models.values() for key in values))
+    sources = _read(PROFILES / "sources.cfg")["sources"]
+    lines = ["# Values of the profiles, and where they are from", "", "Written by `profile_table.py` from the profiles and `sources.cfg`.", "",
+             *("- **%s** %s" % (LETTERS[name], text) for name, text in sources.items()), "", "Captures:", "",
+             *("- `%s`: %s" % item for item in named_captures().items()), "", "| key | %s |" % " | ".join("`%s`" % model for model in models),
+             "|---|" + "---|" * len(models)]
+    for key in keys:
+        if key.startswith(NO_VALUES):
+            continue
+        cells = ["%s %s" % (values[key], LETTERS[source(model, key) or ""]) if key in values else "" for model, values in models.items()]
+        lines.append("| `%s` | %s |" % (key, " | ".join(cells)))
+    return "\n".join([*lines, "", "MIG: the keys `mig_*` of the profiles, %s." % LETTERS["MIG guide"]]) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(table())

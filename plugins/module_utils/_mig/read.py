@@ -1,0 +1,191 @@
+# -*- coding: utf-8 -*-
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What NVML tells about the MIG profiles, instances and processes of a GPU, as one value "mig_layout" of a snapshot.
+
+NVML tells compute instances and placements to root only. Profiles are always read from the GPU, never assumed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+from .._nvml import codes, fields, running
+from . import structures
+
+KEY = "mig_layout"
+# With these numbers NVML says that a profile is not one of this GPU.
+NOT_ONE = (codes.NOT_SUPPORTED, codes.INVALID_ARGUMENT, codes.NOT_FOUND)
+
+
+class _Refused(Exception):
+    """A call without whose answer the layout is not known."""
+
+    def __init__(self, answer, where):
+        super().__init__(where)
+        self.answer, self.where = answer, where
+
+
+def read_layout(reader, handle, gpu):
+    """Add the layout to GPU, whose values min, memory and mig were read: {"profiles", "instances", "processes"}."""
+    mode = gpu["mig_mode_current"]
+    if mode["rc"] != codes.SUCCESS:
+        gpu[KEY] = dict(mode)
+        return
+    try:
+        profiles = read_profiles(reader, handle, gpu, bool(mode["value"]))
+        gpu[KEY] = codes.value({
+            "profiles": profiles,
+            "instances": _instances(reader, handle, profiles) if mode["value"] else [],
+            "processes": _processes(reader, handle),
+        })
+    except _Refused as exc:
+        gpu[KEY] = codes.missing(exc.answer["rc"], "in %s" % (exc.where,))
+
+
+def _must(answer, where):
+    if answer["rc"] != codes.SUCCESS:
+        raise _Refused(answer, where)
+    return answer["value"]
+
+
+def read_profiles(reader, handle, gpu, enabled):
+    """The profiles of the GPU, and while MIG is on where instances of each may start."""
+    found = []
+    for number in range(structures.PROFILE_NUMBERS):
+        answer = _profile(reader, handle, number)
+        if answer["rc"] in NOT_ONE:
+            continue
+        profile = _must(answer, "nvmlDeviceGetGpuInstanceProfileInfo(%d)" % (number,))
+        profile["name"] = profile["name"] or _name(profile, gpu)
+        profile["placements"] = _placements(reader, handle, profile["id"]) if enabled else None
+        found.append(profile)
+    return sorted(found, key=lambda profile: (-profile["slices"], profile["count"], profile["id"]))
+
+
+def _profile(reader, handle, number):
+    """One profile, with its name where the driver tells it (from 520 on)."""
+
+    def ask(kind, code):
+        def read():
+            content = kind()
+            content.version = structures.version(kind, code)
+            reader.raw("nvmlDeviceGetGpuInstanceProfileInfoV", handle, ctypes.c_uint(number), ctypes.byref(content))
+            return _described(content, content.name.decode("ascii"))
+
+        return lambda: reader.guard("nvmlDeviceGetGpuInstanceProfileInfoV(%d)" % (number,), read)
+
+    def nameless():
+        content = structures.ProfileInfo()
+        reader.raw("nvmlDeviceGetGpuInstanceProfileInfo", handle, ctypes.c_uint(number), ctypes.byref(content))
+        return _described(content, "")
+
+    return reader.first(
+        ask(structures.ProfileInfoV3, structures.PROFILE_V3), ask(structures.ProfileInfoV2, structures.PROFILE_V2),
+        lambda: reader.guard("nvmlDeviceGetGpuInstanceProfileInfo(%d)" % (number,), nameless))
+
+
+def _described(content, name):
+    return {
+        "id": int(content.id),
+        # The driver writes "MIG 1g.10gb".
+        "name": name.split()[-1] if name.split() else "",
+        "slices": int(content.sliceCount),
+        "count": int(content.instanceCount),
+        "memory_mib": int(content.memorySizeMB),
+        "multiprocessors": int(content.multiprocessorCount),
+        "engines": dict((ours, int(getattr(content, theirs))) for theirs, ours in structures.ENGINES),
+    }
+
+
+def _name(profile, gpu):
+    """The name that a driver without names gives the devices: the share of the memory in eighths, in GB, as nvidia-smi rounds it."""
+    total = gpu["memory_total_bytes"]["value"] if gpu.get("memory_total_bytes", {}).get("rc") == codes.SUCCESS else 0
+    whole_gb = -(-total // (1 << 30))
+    eighths = -(-(profile["memory_mib"] << 20) * 8 // total) if total else 0
+    return "%dg.%dgb" % (profile["slices"], round(whole_gb * min(eighths, 8) / 8.0))
+
+
+def _placements(reader, handle, profile):
+    def read(symbol):
+        count = ctypes.c_uint(0)
+        reader.raw(symbol, handle, ctypes.c_uint(profile), None, ctypes.byref(count))
+        table = (structures.Placement * max(count.value, 1))()
+        reader.raw(symbol, handle, ctypes.c_uint(profile), table, ctypes.byref(count))
+        return sorted([int(place.start), int(place.size)] for place in table[:count.value])
+
+    name = "nvmlDeviceGetGpuInstancePossiblePlacements"
+    answer = reader.first(*[lambda symbol=symbol: reader.guard(symbol, lambda: read(symbol)) for symbol in (name + "_v2", name)])
+    return _must(answer, name)
+
+
+def _instances(reader, handle, profiles):
+    """The GPU instances, each with its compute instances, also those that no MIG device shows because they have none."""
+    found = []
+    for profile in profiles:
+        for instance in _handles(reader, "nvmlDeviceGetGpuInstances", handle, profile["id"], profile["count"]):
+            info = _must(reader.struct("nvmlGpuInstanceGetInfo", instance, structures.InstanceInfo), "nvmlGpuInstanceGetInfo")
+            found.append({
+                "id": int(info.id), "profile": int(info.profileId), "start": int(info.placement.start), "size": int(info.placement.size),
+                "compute": _compute(reader, instance, profile["slices"]),
+            })
+    return sorted(found, key=lambda instance: instance["id"])
+
+
+def _compute(reader, instance, slices):
+    found = []
+    for dummy, info in compute_profiles(reader, instance):
+        for compute in _handles(reader, "nvmlGpuInstanceGetComputeInstances", instance, info["id"], slices):
+            about = _must(reader.struct("nvmlComputeInstanceGetInfo_v2", compute, structures.ComputeInstanceInfo), "nvmlComputeInstanceGetInfo_v2")
+            found.append({"id": int(about.id), "slices": info["slices"], "start": int(about.placement.start)})
+    unique = dict((item["id"], item) for item in found)
+    return [unique[ident] for ident in sorted(unique)]
+
+
+def compute_profiles(reader, instance):
+    """(number, {"id", "slices"}) of each compute instance profile of a GPU instance."""
+    found = []
+    for number in range(structures.COMPUTE_PROFILE_NUMBERS):
+        def read(number=number):
+            content = structures.ComputeProfileInfo()
+            reader.raw("nvmlGpuInstanceGetComputeInstanceProfileInfo", instance, ctypes.c_uint(number), ctypes.c_uint(structures.SHARED),
+                       ctypes.byref(content))
+            return {"id": int(content.id), "slices": int(content.sliceCount)}
+
+        where = "nvmlGpuInstanceGetComputeInstanceProfileInfo(%d)" % (number,)
+        answer = reader.guard(where, read)
+        if answer["rc"] not in NOT_ONE:
+            found.append((number, _must(answer, where)))
+    return found
+
+
+def _handles(reader, symbol, parent, profile, room):
+    def read():
+        count = ctypes.c_uint(room)
+        table = (ctypes.c_void_p * max(room, 1))()
+        reader.raw(symbol, parent, ctypes.c_uint(profile), table, ctypes.byref(count))
+        return [ctypes.c_void_p(item) for item in table[:count.value]]
+
+    return _must(reader.guard("%s(%d)" % (symbol, profile), read), symbol)
+
+
+def _processes(reader, handle):
+    """The processes on the GPU, each with the instances that it runs in; None where it is the GPU itself."""
+    found = {}
+    compute, graphics = "nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses"
+    for name in (compute, graphics):
+        answer = running.processes(reader, handle, name, _place)
+        if name == graphics and answer["rc"] == codes.NOT_SUPPORTED:
+            continue  # as of a GPU in MIG mode that has no graphics
+        for row in _must(answer, name):
+            found[(row["pid"], row["gpu_instance"], row["compute_instance"])] = row
+    return [found[key] for key in sorted(found, key=repr)]
+
+
+def _place(row):
+    return {"pid": int(row.pid), "gpu_instance": _ident(row.gpuInstanceId), "compute_instance": _ident(row.computeInstanceId)}
+
+
+def _ident(number):
+    return None if number in (structures.NO_INSTANCE, fields.MEMORY_NOT_AVAILABLE) else int(number)

@@ -12,7 +12,22 @@ from .model import NODE, NOT_APPLICABLE, PASS, UNKNOWN
 
 IDENT = "baseline.mig_free"
 # Values that are NOT_SUPPORTED while instances exist.
-HIDDEN = ("remapped_rows", "remap_histogram")
+HIDDEN = ("remapped_rows", "remap_histogram", "ecc_volatile_corrected", "ecc_volatile_uncorrected")
+# The checks that read them, or volatile ECC errors, which a GPU in MIG mode may not tell either.
+HIDES = {
+    "gpu.ecc_volatile": "ecc_volatile_uncorrected",
+    "gpu.ecc_volatile_corrected": "ecc_volatile_corrected",
+    "gpu.remap_failure": "remapped_rows",
+    "gpu.remap_pending": "remapped_rows",
+    "gpu.remap_uncorrectable": "remapped_rows",
+    "gpu.bank_availability": "remap_histogram",
+}
+# What the expectation "mig_hidden" accepts: of a GPU with instances, and of one in MIG mode without any.
+VOLATILE_ECC, ALL = "volatile_ecc", "all"
+ACCEPTED = {
+    VOLATILE_ECC: ("ecc_volatile_corrected", "ecc_volatile_uncorrected"),
+    ALL: tuple(HIDES.values()),
+}
 
 
 def usable(document, boot_id, node, now, rules):
@@ -50,6 +65,26 @@ def graft(snapshot, found):
                     gpu = dict(gpu, **{key: dict(old[key], read=found["time"])})
         gpus.append(gpu)
     return dict(snapshot, gpus=gpus)
+
+
+def accept_hidden(checks, ctx):
+    """CHECKS where the caller accepts, with the expectation "mig_hidden", that NVML hides values of GPUs in MIG mode.
+
+    Only what MIG hides is accepted, of GPUs that are known to be in MIG mode: such a check does not apply then.
+    """
+    accepted = ACCEPTED.get(model.item(ctx.expect, "mig_hidden"), ())
+    gpus = dict((model.entity(gpu), gpu) for gpu in model.gpus(ctx.snapshot))
+    return [_not_now(check) if _hidden(check, gpus.get(check["entity"]), accepted) else check for check in checks]
+
+
+def _hidden(check, gpu, accepted):
+    key = HIDES.get(check["id"])
+    return (key in accepted and gpu is not None and check["status"] == UNKNOWN and model.reading(gpu, key).rc == codes.NOT_SUPPORTED
+            and model.reading(gpu, "mig_mode_current").value == 1)
+
+
+def _not_now(check):
+    return dict(check, status=NOT_APPLICABLE, action="none", message="Not told of a GPU in MIG mode; to be read while the instances are destroyed.")
 
 
 def judge(ctx):

@@ -228,6 +228,17 @@ def moment(text, where, path=()):
     raise PolicyError("%s is %r, expected a UTC date like 2026-12-31 or time like 2026-12-31T12:00:00Z" % (where, text), path)
 
 
+def latest(now, *others):
+    """Return the latest of NOW and of OTHERS, leaving out what is no time: a clock that was set back revives no waiver that has expired."""
+    found = [(moment(now, "the present time"), now)]
+    for text in others:
+        try:
+            found.append((moment(text, "a time"), text))
+        except (PolicyError, TypeError):
+            continue
+    return max(found)[1]
+
+
 def apply(checks, rules, now):
     """The checks by the rules: notices that are strict fail, and those that a live waiver names are waived; an expired one explains itself."""
     return waived(tightened(checks, rules), rules["waivers"], now)

@@ -14,6 +14,8 @@ from .diff import EXPECTED
 from .model import FAIL, NOT_APPLICABLE, PASS, UNKNOWN
 
 SCHEMA = "gpufleet.health/1"
+# What gpu.fabric observes of a GPU that has not joined its NVLink fabric yet (NVML, nvmlGpuFabricState_t).
+JOINING = ("in progress", "not started")
 
 
 def check_policy(policy, rows=None):
@@ -41,7 +43,10 @@ def evaluate(reading, baseline=None, policy=None, tables=None, expected_driver=N
     if baseline is not None:
         # The baseline is judged by the same rules, but not by what is wanted now.
         earlier = policy_rules.tightened(judged(context(baseline, None, rules, tables, None, "baseline", {}, baseline.get("smoke")), table), rules)
-    checks = policy_rules.apply(attribution.attribute(policy_rules.tightened(judged(ctx, table), rules), earlier), rules, now)
+    found = mig_free.accept_hidden(policy_rules.tightened(judged(ctx, table), rules), ctx)
+    # Waivers end by the latest of the controller's clock, the node's, and the baseline's time.
+    clock = policy_rules.latest(now, model.item(reading, "time"), model.item(baseline, "time")) if rules["waivers"] else now
+    checks = policy_rules.apply(attribution.attribute(found, earlier), rules, clock)
     # In the order of the table: what explains the rest comes first.
     order = dict((row.ident, number) for number, row in enumerate(registry.TABLE))
     checks.sort(key=lambda check: (order.get(check["id"], len(order)), check["entity"], check["status"], check["message"]))
@@ -114,6 +119,13 @@ def action(checks):
     """The most severe action of a check that does not pass."""
     wanted = [check["action"] for check in checks if check["status"] in (FAIL, UNKNOWN)]
     return max(wanted, key=model.ACTIONS.index) if wanted else "none"
+
+
+def joining(checks):
+    """Whether GPUs that join their NVLink fabric are all that is open among CHECKS: then it is worth reading the node again."""
+    waiting = [check for check in checks if check.get("status") in (FAIL, UNKNOWN)]
+    return bool(waiting) and all(
+        check.get("id") == "gpu.fabric" and check.get("status") == UNKNOWN and check.get("observed") in JOINING for check in waiting)
 
 
 def compact(health):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which kernel boots by default: decided here, set with the boot loader's own tools, and read back."""
+"""Choose the kernel that boots by default: decided here, set with the boot loader's own tools, and read back."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def entry_of(menu, kernel, path=()):
 
 
 def read(root, runner, uname=os.uname):
-    """What the decision needs; ``loader`` is grub, grubby or None."""
+    """Return what the decision needs; ``loader`` is grub, grubby or None."""
     found = kernels.read(root, runner, uname)
     for place, tool in (("/boot/grub", "grub"), ("/boot/grub2", "grub2")):
         text = files.read_text(files.under(root, place, "grub.cfg"))
@@ -55,7 +55,7 @@ def read(root, runner, uname=os.uname):
 
 
 def decide(facts, kernel, pin=True):
-    """``{"problem", "changed", "menu"}``: why it cannot be done, whether anything is to be done, whether the menu has to be made anew.
+    """Return ``{"problem", "changed", "menu"}``: why it cannot be done, whether anything is to be done, whether the menu has to be made again.
 
     Without PIN a kernel that boots next anyway is left as it is, though a later one may take its place.
     """
@@ -67,7 +67,7 @@ def decide(facts, kernel, pin=True):
     elif facts["loader"] is None:
         answer["problem"] = "the boot loader is not known: there is no /boot/grub/grub.cfg, and grubby does not answer"
     elif facts["one_time"]:
-        answer["problem"] = "the entry '%s' is set to boot once (grubenv next_entry), and is somebody else's" % facts["one_time"]
+        answer["problem"] = "the entry '%s' is set to boot once (grubenv next_entry), and this collection did not set it" % facts["one_time"]
     elif facts["loader"] == "grub" and not facts["entries"].get(kernel):
         answer["problem"] = "kernel %s has no entry in %s/grub.cfg" % (kernel, facts["place"])
     else:
@@ -78,7 +78,7 @@ def decide(facts, kernel, pin=True):
 
 
 def unproven(root, runner, kernel, version):
-    """Why the module of a driver version for a kernel is not proven; empty when it is."""
+    """Return why the module of a driver version for a kernel is not proven; empty when it is."""
     item = modules.read(root, kernel, runner)
     if not item or not item["version"]:
         return "there is no NVIDIA module for kernel %s%s" % (kernel, " (%s)" % item["error"] if item and item["error"] else "")
@@ -108,7 +108,7 @@ def act(root, runner, kernel, uname=os.uname, pin=True):
             facts = read(root, runner, uname)
         entry = facts["entries"].get(kernel)
         if not entry:
-            raise BootError("kernel %s has no entry in %s/grub.cfg once that was made anew" % (kernel, facts["place"]))
+            raise BootError("kernel %s has no entry in %s/grub.cfg after that was made again" % (kernel, facts["place"]))
         run(runner, ["%s-editenv" % facts["tool"], files.under(root, facts["place"], "grubenv"), "set", "saved_entry=%s" % entry])
     now = read(root, runner, uname)
     if now["next_boot"] != kernel or not now["saved"]:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What lines of the kernel log say about the network adapters and the disks of a GPU node: text in, events out.
+"""Parse lines of the kernel log about the network adapters and the disks of a GPU node: text in, events out.
 
 The words are those of the kernel's own sources: drivers/net/ethernet/mellanox/mlx5/core (health.c, events.c, en_main.c), block/blk-core.c,
 drivers/nvme/host, fs/ext4/super.c, fs/xfs/xfs_fsops.c, fs/btrfs/messages.c and drivers/md.
@@ -36,7 +36,7 @@ KINDS = (("network", NETWORK), ("storage", STORAGE))
 ANY = re.compile(r"mlx5_core|error, dev|\bnvme |-fs|XFS|BTRFS|md/raid")
 
 
-def parse(line):
+def parse(line: str) -> dict[str, str] | None:
     """``{"kind": "network" or "storage", "what", "device"}`` of a line; None if it is about neither."""
     for kind, patterns in KINDS if ANY.search(line) else ():
         for what, pattern in patterns:

@@ -98,7 +98,7 @@ def _whole(value):
 
 
 def reaches(journal, start_us):
-    """Whether the journal holds all of the kernel's messages since START_US (None: since the kernel started) that journald ever saw."""
+    """Return whether the journal holds all of the kernel's messages since START_US (None: since the kernel started) that journald ever saw."""
     kernel = [record for record in journal.records if record.facility == 0]
     if not kernel or journal.problem:
         return False
@@ -112,10 +112,10 @@ def reaches(journal, start_us):
 
 
 def holds(journal, record):
-    """Whether RECORD of the ring is in the journal too."""
+    """Return whether RECORD of the ring is in the journal too."""
     return any(known.monotonic_us == record.monotonic_us and known.text.strip() == record.text.strip() for known in journal.records)
 
 
 def alive(runner):
-    """Whether journald answers, so that what it holds is of now. Needs root."""
+    """Return whether journald answers, so that what it holds is of now. Needs root."""
     return runner(COMMAND_SYNC, TIMEOUT_S)[0] == 0

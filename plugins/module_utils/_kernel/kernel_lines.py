@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What lines of the kernel log say about GPUs: text in, events out, nothing read here and nothing ever raised.
+"""Parse lines of the kernel log about GPUs: text in, events out, nothing read here and nothing ever raised.
 
 A line that begins like an XID or SXid and cannot be taken apart is an event without a number: it is judged, not dropped.
 """
@@ -94,7 +94,7 @@ INTERESTING = re.compile(r"NVRM|nvidia|nvswitch|NVLink|\bSXid\b", re.IGNORECASE)
 SILENT = re.compile(r"command line:|^audit[:\[(]|\bproctitle=|\bEXECVE\b", re.IGNORECASE)
 
 
-def address(text):
+def address(text: str | None) -> str | None:
     """One spelling for PCI addresses: 0000:1b:00.0; None if it is none."""
     found = ADDRESS.match((text or "").strip())
     if not found:
@@ -105,7 +105,7 @@ def address(text):
     return "%04x:%02x:%02x.%s" % (int(domain or "0", 16), int(bus, 16), int(device, 16), function or "0")
 
 
-def hexadecimals(text):
+def hexadecimals(text: str) -> list[int] | None:
     """Numbers like 0x1f in a list with commas or blanks; None if something else is in it."""
     words = text.replace(",", " ").split()
     if not words or len(words) > 32 or not all(re.match(r"(?:0x)?[0-9a-fA-F]{1,16}$", word) for word in words):
@@ -113,17 +113,17 @@ def hexadecimals(text):
     return [int(word, 16) for word in words]
 
 
-def short(text):
+def short(text: str) -> str:
     return text if len(text) <= MAX_TEXT else text[:MAX_TEXT - 3] + "..."
 
 
-def branch(version):
+def branch(version: str | None) -> int | None:
     """575 of 575.57.08; None if it is no version."""
     head = str(version or "").partition(".")[0]
     return int(head) if re.match(r"\d{3,4}$", head) else None
 
 
-def parse(line, driver=None):
+def parse(line: str, driver: str | None = None) -> dict[str, object] | None:
     """The event that one LINE reports by itself, or None. DRIVER is the version of the driver that wrote it, if known."""
     line = line[:MAX_LINE]
     if XID.search(line):
@@ -156,7 +156,7 @@ def _named_gpu(line):
 
 
 def _where(text):
-    """What stands in the brackets of an XID: an address, a MIG instance, a UUID, in any order."""
+    """Return the parts in the brackets of an XID: an address, a MIG instance, a UUID, in any order."""
     found = {"pci": None}
     mig = []
     for word in text.replace(",", " ").split():
@@ -231,14 +231,14 @@ def _number(text):
     return int(text[:16], 16) if text else None
 
 
-def layouts(driver):
-    """Which layouts of intrInfo a driver may have used: 1 before R575, 2 since; both if the driver is not known."""
+def layouts(driver: str | None) -> list[int]:
+    """Return the layouts of intrInfo that a driver may have used: 1 before R575, 2 since; both if the driver is not known."""
     number = branch(driver)
     return [1, 2] if number is None else [1 if number < 575 else 2]
 
 
-def unit_number(intr_info, layout):
-    """Where the number of the unit lies: bits 9 to 5 in layout 1, bits 6 to 0 in layout 2."""
+def unit_number(intr_info: int, layout: int) -> int:
+    """Return the number of the unit: bits 9 to 5 in layout 1, bits 6 to 0 in layout 2."""
     return (intr_info >> 5) & 0x1f if layout == 1 else intr_info & 0x7f
 
 
@@ -303,7 +303,7 @@ def _mismatch(event, line):
         event.update(name=who.group(1), pid=int(who.group(2)[:9]))
 
 
-def tail(lines, limit):
+def tail(lines: list[str], limit: int) -> list[str]:
     """The last LIMIT of LINES that are about the NVIDIA driver, without those that may hold secrets."""
     kept = collections.deque(maxlen=max(0, limit))
     for line in lines:
@@ -312,12 +312,12 @@ def tail(lines, limit):
     return list(kept)
 
 
-def shown(line):
+def shown(line: str) -> bool:
     return bool(INTERESTING.search(line[:MAX_LINE]) and not silent(line))
 
 
-def silent(line):
-    """Whether a line may hold secrets."""
+def silent(line: str) -> bool:
+    """Return whether a line may hold secrets."""
     return bool(SILENT.search(line[:MAX_LINE]))
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the kernel log says about GPUs since a position in it (schema gpufleet.kernel-log/1), and whether that is all it said.
+"""Read the events of GPUs in the kernel log since a position in it (schema gpufleet.kernel-log/1), and whether any may be missing.
 
 The ring of /dev/kmsg is read first. Where it has been overwritten, the journal of this boot may hold what is gone; where it cannot be read
 at all, the journal stands in. "complete" is True only if nothing can be missing since the watermark.
@@ -23,7 +23,8 @@ MAX_EVENTS = 1000
 # Of events that a verdict cannot tell apart the first ones are kept, after them the first of each burst, and always the last: it is the state now.
 MAX_ALIKE, MAX_BURSTS = 20, 100
 BURST_US = 60 * 1000 * 1000
-# With more different events than that the log counts as incomplete; the last of the others are kept to show how it ends.
+# With more different events than that the log counts as incomplete; the last of the others are kept to show how it ends, and of what
+# decides whatever else there is (a report that names the driver, the recovery state of a GPU) the last of each GPU.
 LAST_EVENTS = 100
 # All events that are kept. Beyond it only the first and the last of those alike are: the answer has to fit into a task's result.
 MOST_EVENTS = 4 * MAX_EVENTS
@@ -168,7 +169,7 @@ def _natural(value):
 
 
 def _contradiction(records, start):
-    """Why the ring cannot be the one in which the position START was taken; "" if it can."""
+    """Return why the ring cannot be the one in which the position START was taken; "" if it can."""
     seq, moment = start
     if seq is not None and records[-1].seq < seq:
         return "the kernel log ends with record %d, before the watermark's %d: it is another log, so all of it counts" % (records[-1].seq, seq)
@@ -276,7 +277,7 @@ def _answer(reading, lines):
 
 
 def _counts(record, start):
-    """Whether a record lies after the start. By number where both have one, else by time."""
+    """Return whether a record lies after the start. By number where both have one, else by time."""
     seq, moment = start
     if seq is not None and record.seq is not None:
         return record.seq > seq
@@ -302,6 +303,7 @@ class _Kept:
         self.number = 0
         self.firsts = 0
         self.latest = collections.deque(maxlen=LAST_EVENTS)
+        self.decisive = {}
         self.overflown = False
 
     def add(self, event):
@@ -312,6 +314,8 @@ class _Kept:
             if len(self.alike) >= MAX_EVENTS:
                 self.overflown = True
                 self.latest.append((self.number, event))
+                if event["kind"] == "oops" or event.get("recovery"):
+                    self._keep_decisive(event)
                 return
             entry = self.alike[key] = {"first": [], "last": None, "seen": 0, "before_us": event["monotonic_us"]}
         entry["seen"] += 1
@@ -325,9 +329,18 @@ class _Kept:
         else:
             entry["last"] = (self.number, event)
 
+    def _keep_decisive(self, event):
+        """The last of each GPU; of more GPUs than a node can have (a process may write any) those that came last."""
+        key = (event["kind"], event.get("pci"))
+        self.decisive.pop(key, None)
+        self.decisive[key] = (self.number, event)
+        if len(self.decisive) > LAST_EVENTS:
+            del self.decisive[min(self.decisive, key=lambda each: self.decisive[each][0])]
+
     def kept(self):
         """In the order of the log."""
         numbered = list(self.latest)
+        numbered += [each for each in self.decisive.values() if each not in numbered]
         for entry in self.alike.values():
             numbered += entry["first"] + ([entry["last"]] if entry["last"] else [])
         return [event for dummy, event in sorted(numbered, key=lambda item: item[0])]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the running kernel says of itself: boot, uptime, taint, and the modules it has loaded."""
+"""Read the state of the running kernel: boot, uptime, taint, and the modules it has loaded."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def read_grubenv(root):
     return {}
 
 
-def parse_grubenv(content):
+def parse_grubenv(content: str) -> dict[str, str]:
     pairs = (line.partition("=") for line in content.splitlines() if not line.startswith("#"))
     return dict((key, value) for key, equals, value in pairs if equals)
 
@@ -103,7 +103,7 @@ def from_grubby(root, runner):
     return found.group(1), "grubby --default-kernel"
 
 
-def from_entry_id(entry, source):
+def from_entry_id(entry: str, source: str) -> tuple[str | None, str]:
     """A menu entry's id names its kernel; a number or a title does not, without the menu."""
     found = GRUB_ID.match(entry.split(">")[-1])
     if found:
@@ -111,7 +111,7 @@ def from_entry_id(entry, source):
     return None, "%s is '%s', and there is no grub.cfg to look it up in" % (source, entry)
 
 
-def from_menu(content, env):
+def from_menu(content: str, env: dict[str, str]) -> tuple[str | None, str]:
     entries = parse_menu(content)
     chosen, source = env.get("next_entry"), "grubenv next_entry"
     if not chosen:
@@ -136,7 +136,7 @@ def default_entry(content):
     return value
 
 
-def parse_menu(content):
+def parse_menu(content: str) -> list[dict]:
     """Entries as ``{title, id, kernel, entries}``, nested for submenus."""
     top = {"title": "", "id": "", "kernel": None, "entries": []}
     stack = [top]
@@ -185,7 +185,7 @@ def pick(entries, name):
     return None
 
 
-def unquote(value):
+def unquote(value: str) -> str:
     return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value
 
 

@@ -31,7 +31,7 @@ Ring = collections.namedtuple("Ring", ["records", "state", "problem"])
 
 
 def parse(data):
-    """One record out of its bytes; None for what is none. Lines after the first are a dictionary nobody needs here."""
+    """Return one record out of its bytes; None for what is none. Lines after the first are a dictionary that is not used here."""
     line = data.partition(b"\n")[0]
     head = HEAD.match(line)
     if not head:

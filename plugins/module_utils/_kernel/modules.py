@@ -36,7 +36,7 @@ def find(root, kernel):
 
 
 def directories(base, place):
-    """Where NVIDIA's modules can lie in one of depmod's places; the kernel's own tree is only searched in nvidia*/."""
+    """Return the directories where NVIDIA's modules can lie in one of depmod's places; the kernel's own tree is only searched in nvidia*/."""
     if place == "kernel":
         names = [name for name in files.listing(base) or [] if name.startswith("nvidia")]
         names += [os.path.join("drivers", "video", name) for name in files.listing(os.path.join(base, "drivers/video")) or [] if name.startswith("nvidia")]
@@ -59,7 +59,7 @@ def preferred_name(root):
 
 
 def describe(root, path, runner):
-    """What ``modinfo`` says of a module file; ``error`` says why a field is not known."""
+    """Return the fields of ``modinfo`` about a module file; ``error`` says why a field is not known."""
     answer = dict.fromkeys(FIELDS)
     answer.update(path=path, error=None)
     rc, out, err = runner(["modinfo", files.under(root, path)], 30)

@@ -68,7 +68,7 @@ def read(remote_tmp, digest=None, archive_base64=None, timeout_s=60, gather=None
         if started is None:
             return {"needs_binding": True, "warnings": warnings}
         options["load"] = started.load_binding
-        take = take or started.module("snapshot").take
+        take = take or started.module("_nvml.snapshot").take
     else:
         # No action plugin sent a digest: the whole package lies beside this module.
         take = take or importlib.import_module(__package__ + ".snapshot").take

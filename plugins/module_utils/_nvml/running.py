@@ -82,12 +82,12 @@ def read_power(reader, handle, gpu):
 
 
 def read_processes(reader, handle, gpu):
-    gpu["compute_processes"] = _processes(reader, handle, "nvmlDeviceGetComputeRunningProcesses")
-    gpu["graphics_processes"] = _processes(reader, handle, "nvmlDeviceGetGraphicsRunningProcesses")
+    gpu["compute_processes"] = processes(reader, handle, "nvmlDeviceGetComputeRunningProcesses", _used)
+    gpu["graphics_processes"] = processes(reader, handle, "nvmlDeviceGetGraphicsRunningProcesses", _used)
 
 
-def _processes(reader, handle, name):
-    """Processes by pid: a size query, then the list, again while it grows."""
+def processes(reader, handle, name, convert_row):
+    """Processes by pid, each row of the function NAME converted: a size query, then the list, again while it grows."""
 
     def read(symbol):
         count = ctypes.c_uint(0)
@@ -96,7 +96,7 @@ def _processes(reader, handle, name):
             rc = reader.ask(symbol, handle, ctypes.byref(count), table)
             if rc == codes.SUCCESS:
                 rows = [] if table is None else table[:count.value]
-                return sorted([{"pid": int(row.pid), "used_bytes": _known(row.usedGpuMemory)} for row in rows], key=lambda row: row["pid"])
+                return sorted([convert_row(row) for row in rows], key=lambda row: row["pid"])
             if rc != codes.INSUFFICIENT_SIZE:
                 raise reader.binding.NVMLError(rc)
             room = count.value * 2 + 5
@@ -109,5 +109,6 @@ def _processes(reader, handle, name):
         lambda symbol=symbol: reader.guard(symbol, lambda: read(symbol)) for symbol in (name + "_v3", name + "_v2")])
 
 
-def _known(used):
-    return None if used == fields.MEMORY_NOT_AVAILABLE else int(used)
+def _used(row):
+    used = row.usedGpuMemory
+    return {"pid": int(row.pid), "used_bytes": None if used == fields.MEMORY_NOT_AVAILABLE else int(used)}

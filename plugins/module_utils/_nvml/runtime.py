@@ -35,7 +35,7 @@ class Runtime:
         self._package = "gpufleet_nvml_%s" % (digest[:16],)
 
     def module(self, name):
-        """The module NAME of this package, as the controller has it."""
+        """The module NAME, such as _nvml.snapshot, as the controller has it."""
         if not any(isinstance(finder, _Finder) and finder.package == self._package for finder in sys.meta_path):
             sys.meta_path.append(_Finder(self._package, self._code))
         return importlib.import_module("%s.%s" % (self._package, name))
@@ -61,16 +61,15 @@ class Runtime:
 
 
 class _Finder:
-    """Imports PACKAGE from code objects. Both finder and loader, for a handful of modules."""
+    """Imports PACKAGE, the parent of the packages in the archive, from code objects. Both finder and loader, for a handful of modules."""
 
     def __init__(self, package, code):
         self.package = package
-        self._code, self._packages = {}, set()
+        self._code, self._packages = {package: None}, {package}
         for member, content in code.items():
-            folder, dummy, path = member.partition("/")
-            if folder == "_nvml":
-                inside, dummy, last = path[:-len(".py")].rpartition("/")
-                words = [package] + (inside.split("/") if inside else [])
+            inside, dummy, last = member[:-len(".py")].rpartition("/")
+            if inside:
+                words = [package] + inside.split("/")
                 if last == "__init__":
                     self._packages.add(".".join(words))
                 else:
@@ -86,7 +85,9 @@ class _Finder:
         return None
 
     def exec_module(self, module):
-        exec(self._code[module.__name__], module.__dict__)  # noqa: S102 (this is the import of a module whose archive was verified)
+        code = self._code[module.__name__]
+        if code is not None:
+            exec(code, module.__dict__)  # noqa: S102 (this is the import of a module whose archive was verified)
 
 
 def code_name(digest):

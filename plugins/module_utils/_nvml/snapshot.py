@@ -34,8 +34,11 @@ def blank(status, message, rc=None, binding=None):
     }
 
 
-def read_gpu(reader, index, chosen):
-    """(handle or None, values): those of the CHOSEN subsets of the GPU at INDEX. One whose handle is refused keeps that code in every place."""
+def read_gpu(reader, index, chosen, more=()):
+    """(handle or None, values): those of the CHOSEN subsets of the GPU at INDEX. One whose handle is refused keeps that code in every place.
+
+    MORE are functions (reader, handle, gpu) of other packages that read further values after these.
+    """
     answer = reader.call("nvmlDeviceGetHandleByIndex", index)
     if answer["rc"] != codes.SUCCESS:
         gpu = dict((key, dict(answer)) for subset in chosen for key in subset.keys)
@@ -45,12 +48,14 @@ def read_gpu(reader, index, chosen):
     for subset in chosen:
         if subset.read is not None:
             subset.read(reader, answer["value"], gpu)
+    for read in more:
+        read(reader, answer["value"], gpu)
     return answer["value"], gpu
 
 
-def read_gpus(reader, count, names):
+def read_gpus(reader, count, names, more=()):
     chosen = [subset for subset in subsets.TABLE if subset.name in names]
-    found = [read_gpu(reader, index, chosen) for index in range(count)]
+    found = [read_gpu(reader, index, chosen, more) for index in range(count)]
     if "p2p" in names:
         links.read_p2p(reader, [(handle, gpu) for handle, gpu in found if handle is not None])
     return [gpu for dummy, gpu in found]
@@ -69,8 +74,8 @@ def read_system(reader):
     }
 
 
-def read_pass(nvml, binding, progress=None, gather=None):
-    """One nvmlInit, one pass over all GPUs with the binding module NVML; the subsets GATHER, None for all."""
+def read_pass(nvml, binding, progress=None, gather=None, more=()):
+    """One nvmlInit, one pass over all GPUs with the binding module NVML; the subsets GATHER, None for all, and what MORE reads."""
     names = subsets.choose(gather)
     reader = calls.Reader(nvml, progress)
     started = reader.call("nvmlInit")
@@ -90,7 +95,7 @@ def read_pass(nvml, binding, progress=None, gather=None):
             taken["message"] = "NVML started but did not count the GPUs: %s (%s); look for NVRM lines in the kernel log" % (
                 taken["count"]["error"], taken["count"]["rc"])
         else:
-            taken["gpus"] = read_gpus(reader, int(taken["count"]["value"]), names)
+            taken["gpus"] = read_gpus(reader, int(taken["count"]["value"]), names, more)
             taken["subsets"] = names
         return taken
     finally:
@@ -102,11 +107,12 @@ def simulated(nvml):
     return hasattr(getattr(nvml, "nvmlLib", None), "gpusim_marker")
 
 
-def take(deadline_s=60, stuck_file=None, gather=None, load=None, runner=session.run):
+def take(deadline_s=60, stuck_file=None, gather=None, load=None, runner=session.run, more=()):
     """Read all GPUs of this machine in a child that is never waited for past DEADLINE_S seconds.
 
     LOAD() answers (binding module or None, description of it); by default the binding that this machine has. STUCK_FILE remembers a
-    child that could not be ended, and beside it that NVML did not answer: the next ones wait shorter. GATHER is what subsets.choose takes.
+    child that could not be ended, and beside it that NVML did not answer: the next ones wait shorter. GATHER is what subsets.choose takes,
+    MORE what read_gpu takes.
     """
     load = load or binding_module.own
     subsets.choose(gather)
@@ -117,7 +123,7 @@ def take(deadline_s=60, stuck_file=None, gather=None, load=None, runner=session.
         nvml, described = load()
         if nvml is None:
             return blank("no_binding", binding_module.NO_BINDING)
-        return read_pass(nvml, described, progress, gather)
+        return read_pass(nvml, described, progress, gather, more)
 
     note, driver = hung.recall(stuck_file) if stuck_file else None, hung.loaded_driver()
     patience_s = hung.patience(note, deadline_s, driver, hung.boot_seconds())

@@ -12,6 +12,9 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
 FAILED = ("loaded", "failed", "failed", "exit-code", "enabled")
 NEXT = "6.1.0-60-amd64"
+MANAGERS = tuple("run/gpusim/sys/bus/pci/devices/0000:%02d:00.0" % bus for bus in (5, 6, 7, 8))
+MANAGER = MANAGERS[0]
+CDI = "cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices:\n- name: %s\n  containerEdits:\n    deviceNodes:\n    - path: /dev/nvidia0\n"
 SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 TASK = "4711 (nv_queue) D 2 0 0 0 -1 %d 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0\n" % 0x200040
 COUNTED = {"gpu.count": "not counted", "gpu.on_bus": "2 GPUs"}
@@ -197,7 +200,21 @@ SCENARIOS = (
     scenario("an NVSwitch is gone", remove("run/gpusim/sys/bus/pci/devices/0000:05:00.0"), {"node.nvswitches": "0000:05:00.0"}),
     scenario("the PCI bus cannot be listed", remove("run/gpusim/sys/bus"), {}, {
         "gpu.on_bus": "PCI bus", "gpu.pcie_aer": red("PCIe errors", *BOTH), "node.nvswitches": "NVSwitches", "node.fabric_manager": "NVSwitches",
-        "node.fabric_manager_version": "NVSwitches"}),
+        "node.fabric_manager_version": "NVSwitches", "node.nvlink_managers": "vpd", "node.nvlink_modules": "vpd", "node.nvlsm": "vpd"}),
+    scenario("an adapter of the NVLink switches is gone", remove(MANAGER), {"node.nvlink_managers": "0000:05:00.0"}, model="b200"),
+    scenario("adapters no longer say that they manage NVLink switches", lambda world: [world.write(name + "/vpd", "") for name in MANAGERS],
+             {"node.nvlink_managers": "0000:08:00.0"}, model="b200"),
+    scenario("no adapter tells whether it manages NVLink switches", lambda world: [world.unreadable(name + "/vpd") for name in MANAGERS], {}, {
+        "node.nvlink_managers": "vpd", "node.fabric_manager": "NVLink switches", "node.fabric_manager_version": "NVLink switches",
+        "node.nvlink_modules": "NVLink switches", "node.nvlsm": "NVLink switches"}, model="b200"),
+    scenario("no fabric manager where NVLink switches are managed", unit("fabricmanager", ("not-found", "inactive", "dead", "success", "")), {
+        "node.fabric_manager": "not installed"}, model="b200", first_look=True),
+    scenario("a module of the NVLink switches is not loaded", remove("run/gpusim/sys/module/ib_umad"), {"node.nvlink_modules": "ib_umad"}, model="b200"),
+    scenario("modules of the NVLink switches cannot be listed", remove("run/gpusim/sys/module", "proc/modules"), {}, {
+        "driver.nouveau": "nouveau", "node.device_nodes": "loaded modules", "node.gdr_modules": "loaded kernel modules", "node.nvlink_modules": "ib_umad"},
+        model="b200"),
+    scenario("the NVLink Subnet Manager ended", remove(w.SUBNET_PROCESS), {"node.nvlsm": "does not run"}, model="b200"),
+    scenario("the NVLink Subnet Manager is not installed", remove(w.SUBNET_PROCESS, w.SUBNET_MANAGER), {"node.nvlsm": "package nvlsm"}, model="b200"),
     scenario("no IMEX where it is asked for", nothing, {"node.imex": "not installed", "node.imex_version": "not installed"}, rules={"imex_required": 1}),
     scenario("IMEX says nothing", (unit("imex", None), write("usr/bin/nvidia-imex", ""), daemon("nvidia-imex", None)), {}, {
         "node.imex": "nvidia-imex.service", "node.imex_version": "IMEX", "node.units": red("nvidia-imex", "nvidia-imex.service")},
@@ -209,6 +226,9 @@ SCENARIOS = (
         "node.infiniband": red("mlx5_0/1", "mlx5_0/1"), "node.infiniband_active": "mlx5_0/1"}, rules={"infiniband_active_ports_min": 1}),
     scenario("nvidia_peermem is not loaded", remove("run/gpusim/sys/module/nvidia_peermem"), {"node.gdr_modules": "nvidia_peermem"}),
     scenario("no CDI where it is asked for", nothing, {"node.cdi": "/etc/cdi"}, rules={"cdi_required": 1}),
+    scenario("CDI is older than the GPUs", lambda world: world.write("etc/cdi/nvidia.yaml", CDI % world.uuid(0)), {"node.cdi": "not there is GPU-"},
+             rules={"cdi_required": 1}),
+    scenario("CDI names devices that tell nothing", write("etc/cdi/nvidia.yaml", CDI % "mine"), {}, {"node.cdi": "mine"}, rules={"cdi_required": 1}),
     scenario("CDI was cut off", write("etc/cdi/nvidia.yaml", "\n"), {}, {"node.cdi": "/etc/cdi/nvidia.yaml"}, rules={"cdi_required": 1}),
     scenario("a CUDA toolkit that the driver does not run", write("usr/local/cuda-99.0/version.json", '{"cuda": {"version": "99.0.1"}}'),
              {"node.cuda_toolkit": "99.0"}, rules={"strict": ["node.cuda_toolkit"]}),

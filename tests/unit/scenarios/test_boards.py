@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.tests.unit.scenarios import world as w
 from ansible_collections.gpufleet.lifecycle.tests.unit.scenarios.scenario import scenario
 
-BOARDS = ("h100-sxm", "h200", "b200", "a100-sxm", "l4", "v100-sxm")
+BOARDS = ("h100-sxm", "h200", "b200", "a100-sxm", "a100-80-sxm", "a30", "l4", "rtx-pro-6000", "v100-sxm")
 # What is judged without a baseline, the baseline itself among it, and what is compared with one.
 FIRST, COMPARED = ("baseline", "adhoc"), ("post", "soak")
 ALWAYS = FIRST + COMPARED
@@ -45,15 +45,18 @@ NO_FAULT_OF_NOW = {
     "ignored": "a setting that does not take is told by gpu_settings, which reads it back",
     "settings-forgotten": "acts when the next process ends NVML", "set": "any value; the faults have names",
     "module-load-fails": "acts at the next load", "module-unsigned": "acts at the next load", "nouveau": "acts at the next boot",
+    "reset-outcome": "acts at the next reset", "reset-unsupported": "acts at the next reset",
 }
 # By name of the fault, boards on which it changes nothing that NVML tells, or something less.
-WITHOUT_LINKS = {"l4"}
-WITHOUT_FABRIC = {"a100-sxm", "l4", "v100-sxm"}
+WITHOUT_LINKS = {"a30", "l4", "rtx-pro-6000"}  # an A30 has links only where a bridge joins two
+WITHOUT_FABRIC = {"a100-sxm", "a100-80-sxm", "v100-sxm"} | WITHOUT_LINKS
+WITHOUT_MIG = {"l4", "v100-sxm"}
+FOUR_OF_A_NODE = ("a100-sxm", "a100-80-sxm", "a30", "l4", "rtx-pro-6000", "v100-sxm")
 BEFORE_AMPERE = {"v100-sxm"}
 NOT_ON = {
     "fabric-unhealthy": WITHOUT_FABRIC, "nvlink-down": WITHOUT_LINKS, "nvlink-errors": WITHOUT_LINKS, "p2p-broken": WITHOUT_LINKS,
     "bank-availability": BEFORE_AMPERE, "channel-repair-pending": BEFORE_AMPERE, "gsp-off": BEFORE_AMPERE, "gsp-version": BEFORE_AMPERE,
-    "remap-many": BEFORE_AMPERE, "remap-pending": BEFORE_AMPERE, "mig-on": {"l4", "v100-sxm"}, "mig-pending": {"l4", "v100-sxm"},
+    "remap-many": BEFORE_AMPERE, "remap-pending": BEFORE_AMPERE, "mig-on": WITHOUT_MIG, "mig-pending": WITHOUT_MIG,
     "mig-layout-lost": set(BOARDS),  # no node here is laid out; test_matrix.py has it
     "retired-pages": set(BOARDS) - BEFORE_AMPERE, "retired-pages-pending": set(BOARDS) - BEFORE_AMPERE,
     "sram-threshold": set(), "memory-hot": WITHOUT_LINKS, "sxid": WITHOUT_FABRIC | {"b200"},
@@ -108,7 +111,7 @@ def test_no_fault_passes(board, name, sick, healthy):
 @pytest.mark.parametrize("board", BOARDS)
 def test_a_gpu_that_is_not_there_at_the_first_look(board, tmp_path, templates_of_boards):
     """On a whole node of each board, without a baseline: by its table, else by what the user says."""
-    world = w.World(tmp_path / "whole", w.simnode.built(), templates_of_boards, board, gpus=4 if board in ("a100-sxm", "l4", "v100-sxm") else 8).build()
+    world = w.World(tmp_path / "whole", w.simnode.built(), templates_of_boards, board, gpus=4 if board in FOUR_OF_A_NODE else 8).build()
     try:
         assert [w.judge(world.reading(), None, phase)["verdict"] for phase in FIRST] == ["pass", "pass"]
         world.sim(*"inject gpu-missing --gpu 1".split())

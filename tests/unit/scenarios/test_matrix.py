@@ -102,7 +102,7 @@ def test_a_node_in_health_passes_at_work(healthy, at_work):
     assert {row.ident for row in smoke.ROWS} - passed == {"smoke.dcgm"}
 
 
-@pytest.mark.parametrize("board", ["h100-sxm", "h200", "b200", "a100-sxm", "l4", "v100-sxm"])
+@pytest.mark.parametrize("board", ["h100-sxm", "h200", "b200", "a100-sxm", "a100-80-sxm", "a30", "l4", "rtx-pro-6000", "v100-sxm"])
 @pytest.mark.parametrize("phase", ["baseline", "post"])
 def test_a_node_in_health_passes_and_nothing_is_unknown(healthy, board, phase):
     well = healthy(board)

@@ -51,8 +51,11 @@ PARAGRAPH = ("Package: %s\nStatus: %s\nPriority: optional\nSection: non-free/ker
 PORT = {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)", "link_layer": "InfiniBand"}
 IB = "sys/class/infiniband/mlx5_0/ports/1/"
 # Boards of these models work with the open kernel modules alone.
-OPEN_ONLY = ("b200",)
+OPEN_ONLY = ("b200", "rtx-pro-6000")
 WITH_SWITCHES = ("h100-sxm", "h200", "b200")
+# Their switches are managed through adapters, by a program that the fabric manager starts.
+WITH_MANAGERS = ("b200",)
+SUBNET_MANAGER, SUBNET_PROCESS = "opt/nvidia/nvlsm/sbin/nvlsm", "proc/812/comm"
 
 
 def gpusim():
@@ -140,6 +143,9 @@ class World:
             node.write("usr/bin/nv-fabricmanager", "")
         self.packages(dict.fromkeys(PACKAGES, self.driver))
         self.sim("boot")
+        if self.model in WITH_MANAGERS:
+            node.write(SUBNET_MANAGER, "")
+            node.write(SUBNET_PROCESS, "nvlsm\n")
         for name, text in PORT.items():
             self.write(IB + name, text + "\n")
         self.write(IB + "counters/link_downed", "0\n")
@@ -251,11 +257,11 @@ class World:
     def stuck_file(self):
         return str(self.root / "stuck")
 
-    def reading(self, watermark=None):
-        """What the collection reads on this node."""
+    def reading(self, watermark=None, more=()):
+        """What the collection reads on this node; MORE is what snapshot.take takes."""
         uname = types.SimpleNamespace(release=simnode.RELEASE, machine="x86_64")
         with self.environment():
-            taken = snapshot.take(deadline_s=self.deadline_s, stuck_file=self.stuck_file, load=binding(self.library))
+            taken = snapshot.take(deadline_s=self.deadline_s, stuck_file=self.stuck_file, load=binding(self.library), more=more)
         # The kernel that runs is the one thing that no file below the directory says.
         with unittest.mock.patch.object(reading.audit, "read", functools.partial(reading.audit.read, uname=lambda: uname)), \
                 unittest.mock.patch.object(hung, "read", functools.partial(hung.read, window_s=self.hung_window_s, sleep=self.short_sleep)):

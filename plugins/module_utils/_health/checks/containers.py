@@ -6,15 +6,19 @@
 
 from __future__ import annotations
 
-from .. import model, nodefacts, policy
+import re
+
+from .. import codes, compare, model, nodefacts, policy
 from ..nodefacts import Checks
 
 KIND = "nvidia.com/gpu"
+# Names that nvidia-ctk gives: the UUID, 0 or 1:0, gpu0 or mig1:0; and one for all of them.
+UUIDS, INDEX, ALL = ("GPU-", "MIG-"), re.compile(r"^(gpu|mig)?\d+(:\d+)?$"), frozenset(("all",))
 AGAIN = "Run nvidia-ctk cdi generate again, with the driver loaded."
 
 
 def cdi(ctx):
-    """There is a specification of NVIDIA's GPUs that fits the driver and names only files that are there."""
+    """There is a specification of NVIDIA's GPUs that fits the driver, names only files that are there, and has the devices that NVML has."""
     checks = Checks("node.cdi")
     if not policy.limit(ctx, "cdi_required"):
         return checks.none("The policy does not ask for CDI (cdi_required).")
@@ -42,10 +46,61 @@ def cdi(ctx):
         if [version for version in versions if version != driver]:
             return checks.fail(versions, driver, "%s hands over libraries of driver %s and the driver is %s. %s" % (
                 path, ", ".join(map(str, versions)), driver, AGAIN), "restart_service")
-    return checks.good([model.item(spec, "path") for spec in ours], KIND)
+    return counted(ctx, checks, ours)
+
+
+def counted(ctx, checks, specs):
+    """As many devices as NVML has: GPUs that are not in MIG mode, and MIG devices."""
+    wanted = devices(ctx)
+    names = set(str(name) for spec in specs for name in spec["devices"]) - ALL
+    paths = ", ".join(str(model.item(spec, "path")) for spec in specs)
+    if wanted is None:
+        return checks.unknown(sorted(names), None, "Which GPUs and MIG devices there are is not known, so %s cannot be compared. See nvml.answers." % (paths,))
+    uuids = set(name for name in names if name.startswith(UUIDS))
+    if uuids:
+        if uuids == wanted:
+            return checks.good(sorted(uuids), sorted(wanted))
+        missing, stale = sorted(wanted - uuids), sorted(uuids - wanted)
+        return checks.fail(sorted(uuids), sorted(wanted), "%s does not describe the GPUs and MIG devices as they are: %s. %s" % (paths, "; ".join(
+            "%s %s" % (word, ", ".join(found)) for word, found in (("not there is", missing), ("no longer valid is", stale)) if found), AGAIN),
+            "restart_service")
+    numbered = {}
+    for name in names:
+        found = INDEX.match(name)
+        if found:
+            numbered.setdefault(bool(found.group(1)), set()).add(name)
+    if not numbered:
+        return checks.unknown(sorted(names), len(wanted), "The devices of %s have names that tell nothing: %s; expected those of nvidia-ctk. %s" % (
+            paths, ", ".join(sorted(names)) or "none but all", AGAIN))
+    wrong = [sorted(group) for group in numbered.values() if len(group) != len(wanted)]
+    if wrong:
+        return checks.fail(wrong[0], len(wanted), "%s describes %d GPUs and MIG devices, and NVML has %d. %s" % (
+            paths, len(wrong[0]), len(wanted), AGAIN), "restart_service")
+    return checks.good(sorted(names), len(wanted))
+
+
+def devices(ctx):
+    """The UUIDs of the GPUs and MIG devices that a container can get; None if they are not all known."""
+    gpus = nodefacts.of_kind(model.item(ctx.snapshot, "gpus"), list) or []
+    if not gpus or model.number(ctx.snapshot, "count").value != len(gpus):
+        return None
+    found = []
+    for gpu in gpus:
+        mode = model.number(gpu, "mig_mode_current")
+        if mode.known and mode.value == 1:
+            instances = compare.typed(gpu, "mig_instances", list)
+            if not instances.known:
+                return None
+            found += [model.item(instance, "uuid") for instance in instances.value]
+        elif (mode.known and mode.value == 0) or mode.rc in codes.ABSENT:
+            found.append(model.reading(gpu, "uuid").value)
+        else:
+            return None
+    return set(found) if all(isinstance(uuid, str) for uuid in found) else None
 
 
 ROWS = (
-    model.Row("node.cdi", "node", cdi, "CDI describes the GPUs as they are, where the policy asks for it", ("system.cdi", "audit.versions.loaded"),
+    model.Row("node.cdi", "node", cdi, "CDI describes the GPUs and MIG devices as they are, where the policy asks for it",
+              ("system.cdi", "audit.versions.loaded", "snapshot.count", "snapshot.gpus.uuid", "snapshot.gpus.mig_mode_current", "snapshot.gpus.mig_instances"),
               "Container Device Interface specification", (58,)),
 )

@@ -7,11 +7,13 @@
 from __future__ import annotations
 
 from .. import model, nodefacts, policy
+from ..model import NOT_APPLICABLE
 from ..nodefacts import Checks
+from . import nvlink_switches
+from .nvlink_switches import GUIDE, addresses
 
 FABRIC_MANAGER = "nvidia-fabricmanager.service"
 IMEX = "nvidia-imex.service"
-GUIDE = "NVIDIA Fabric Manager User Guide"
 
 
 def switches(ctx):
@@ -19,10 +21,6 @@ def switches(ctx):
     now = nodefacts.of_kind(model.item(ctx.system, "nvswitches"), list)
     old = nodefacts.before(ctx, "system", "nvswitches", kind=list)
     return None if now is None else addresses(now), old._replace(value=addresses(old.value or []))
-
-
-def addresses(listed):
-    return sorted(str(model.pci_address(model.item(entry, "address"))) for entry in listed)
 
 
 def nvswitches(ctx):
@@ -53,7 +51,11 @@ def needed(ctx, checks):
     # Switches that left the bus do not take the need for a fabric manager with them.
     if now or old.value:
         return None
-    return checks.none("There are no NVSwitches on the PCI bus.")
+    # Those of NVLink 5 are not on the PCI bus.
+    answer = nvlink_switches.needed(ctx, checks)
+    if answer and answer["status"] == NOT_APPLICABLE:
+        return checks.none("There are no NVSwitches on the PCI bus, and no adapter of this node manages NVLink switches.")
+    return answer
 
 
 def fabric_manager(ctx):
@@ -64,7 +66,7 @@ def fabric_manager(ctx):
 def fabric_manager_version(ctx):
     checks = Checks("node.fabric_manager_version")
     answer = needed(ctx, checks)
-    if answer and (answer["status"] != "not_applicable" or model.item(ctx.system, "units", FABRIC_MANAGER, "active") != "active"):
+    if answer and (answer["status"] != NOT_APPLICABLE or model.item(ctx.system, "units", FABRIC_MANAGER, "active") != "active"):
         return answer
     return same_version(ctx, checks, "fabricmanager", "The fabric manager")
 
@@ -113,8 +115,8 @@ def same_version(ctx, checks, key, name):
 
 ROWS = (
     model.Row("node.nvswitches", "node", nvswitches, "The NVSwitches of the baseline are on the PCI bus", ("system.nvswitches",), GUIDE, (29,)),
-    model.Row("node.fabric_manager", "node", fabric_manager, "The fabric manager runs where there are NVSwitches",
-              ("system.nvswitches", "system.units"), GUIDE, (29,)),
+    model.Row("node.fabric_manager", "node", fabric_manager, "The fabric manager runs where there are NVSwitches, or NVLink 5 switches",
+              ("system.nvswitches", "system.nvlink_managers", "system.units"), GUIDE, (29,)),
     model.Row("node.fabric_manager_version", "node", fabric_manager_version, "The fabric manager is of the driver's version",
               ("system.fabricmanager", "audit.versions.loaded"), GUIDE, (29,)),
     model.Row("node.imex", "node", imex, "IMEX runs, where the policy asks for it", ("system.units",), "NVIDIA IMEX Service guide", (31,)),

@@ -128,6 +128,7 @@ def system(driver=DRIVER):
         "infiniband": {"mlx5_0/1": {"state": "ACTIVE", "phys_state": "LinkUp", "rate": "400 Gb/sec (4X NDR)", "link_layer": "InfiniBand", "link_downed": 0}},
         "pci": dict(("0000:%02x:00.0" % (0x1A + index), pci_link(index)) for index in range(4)),
         "nvswitches": [{"address": "0000:07:00.0", "device": "0x22a3"}], "hung_tasks": [], "cdi": {"specs": []},
+        "nvlink_managers": {"found": [], "unread": []}, "nvlsm": {"present": False, "running": False},
         "libcuda": {"path": "/usr/lib/x86_64-linux-gnu/libcuda.so." + driver, "version": driver,
                     "candidates": ["/usr/lib/x86_64-linux-gnu/libcuda.so." + driver]},
         "toolkit": [], "fabricmanager": {"present": True, "version": driver}, "imex": {"present": False, "version": None}, "persistenced": {"present": True},

@@ -93,3 +93,54 @@ def test_it_never_hides_what_can_be_read_now_and_stands_for_nothing_else():
 def test_a_waiver_is_the_other_way_out():
     waivers = [{"check": ident, "reason": "read by hand while the instances were destroyed", "expires": "2026-03-02"} for ident in HIDDEN]
     assert statuses(judge(None, policy={"waivers": waivers})) == {"waived"}
+
+
+ALL_HIDDEN = ("gpu.ecc_volatile", "gpu.ecc_volatile_corrected", "gpu.remap_failure", "gpu.remap_pending", "gpu.remap_uncorrectable",
+              "gpu.bank_availability")
+
+
+def serving(reading, accepted="all", **options):
+    return _health.evaluate(reading, None, dict(LIMIT), phase="baseline", node=readings.NODE, now=readings.NOW, expect={"mig_hidden": accepted}, **options)
+
+
+def hidden_reading():
+    found = with_mig(readings.reading())
+    for gpu in found["snapshot"]["gpus"]:
+        gpu.update(ecc_volatile_corrected=failed(3), ecc_volatile_uncorrected=failed(3))
+    return found
+
+
+def test_what_mig_hides_can_be_accepted_of_a_node_that_serves():
+    assert statuses(serving(hidden_reading(), accepted="none"), ALL_HIDDEN) == {"unknown"}
+    assert statuses(serving(hidden_reading()), ALL_HIDDEN) == {"not_applicable"}
+
+
+def test_without_instances_the_rows_have_to_be_told():
+    told = [(check["id"], check["status"]) for check in serving(hidden_reading(), accepted="volatile_ecc")["checks"] if check["id"] in ALL_HIDDEN]
+    assert {status for ident, status in told if "ecc" in ident} == {"not_applicable"}
+    assert {status for ident, status in told if "ecc" not in ident} == {"unknown"}
+
+
+@pytest.mark.parametrize("key", ["remapped_rows", "remap_histogram", "ecc_volatile_uncorrected"])
+@pytest.mark.parametrize("change", [
+    {"mig_mode_current": value(0)}, {"mig_mode_current": failed(15)}, {"mig_mode_current": failed(3)}, {"rc": 15}, {"rc": 999}, {"rc": 4},
+])
+def test_nothing_else_is_accepted(key, change):
+    """Neither of a GPU that is not known to be in MIG mode, nor another answer than that it is not supported."""
+    found = hidden_reading()
+    gpu = found["snapshot"]["gpus"][0]
+    gpu.update({"mig_mode_current": change["mig_mode_current"]} if "mig_mode_current" in change else {key: failed(change["rc"])})
+    # A GPU whose peers answer, so that no board lacks the value.
+    found["snapshot"]["gpus"][1].update({key: readings.reading()["snapshot"]["gpus"][1][key], "mig_mode_current": value(0)})
+    with_it, without = serving(found), serving(found, accepted="none")
+    entity = readings.uuid(0)
+    of = [[(check["id"], check["status"]) for check in health["checks"] if check["entity"] == entity and check["id"] in ALL_HIDDEN
+           and check["status"] in ("fail", "unknown")] for health in (with_it, without)]
+    concerned = {ident for ident, status in of[1]} & {ident for ident in ALL_HIDDEN if _health.mig_free.HIDES[ident] == key}
+    assert concerned and {ident for ident, status in of[0]} >= concerned
+
+
+def test_a_value_that_is_told_is_judged_as_always():
+    found = with_mig(readings.reading())
+    found["snapshot"]["gpus"][0]["remapped_rows"] = value({"correctable": 0, "uncorrectable": 1, "pending": True, "failure": False})
+    assert ("gpu.remap_pending", "fail") in [(check["id"], check["status"]) for check in serving(found)["checks"]]

@@ -20,6 +20,10 @@ def test_the_collections_own_tables_are_sound():
     assert [code for code, entry in sorted(xid.codes.items()) if entry["gate"] == "decode"] == sorted(tables.DECODED)
     assert [(code, xid.codes[code]["gate"]) for code in (14, 43, 79, 95, 94, 54, 63, 106, 107, 108, 109)] == [
         (14, "ok"), (43, "ok"), (79, "reboot"), (95, "reset"), (94, "app"), (54, "hold"), (63, "warn"), (106, "ok"), (107, "ok"), (108, "ok"), (109, "reset")]
+    # NVIDIA's catalogue has no name for 108, which it lists as unused. The table has one, and says that it is unused all the same.
+    named = xid.codes[108]
+    assert named["mnemonic"] == "NVLINK_REMOTE_TRANSLATION_ERROR"
+    assert named["meaning"] == "NVLink remote translation error; NVIDIA lists it as unused, to be ignored"
     assert xid.codes[79]["driver_suspect"] is True and xid.codes[95]["driver_suspect"] is False
     assert sorted(set(entry["xid"] for entry in xid.units)) == list(range(144, 151))
     assert len(tables.sxid(TABLES["sxid"])) == 92

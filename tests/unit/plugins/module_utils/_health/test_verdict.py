@@ -425,6 +425,30 @@ def test_a_waiver_holds_no_longer_and_no_wider_than_it_says(change):
 
 
 @pytest.mark.pythons
+@pytest.mark.parametrize("node, baseline, verdict", [
+    ("2026-03-01T12:00:00Z", "2026-03-01T12:00:00Z", "pass"), ("2026-03-01T11:00:00Z", "2026-01-01T00:00:00Z", "pass"),
+    # The waiver ended with March 1st. The controller's clock was set back to it, and the node's was not.
+    ("2026-03-02T00:00:00Z", "2026-03-01T12:00:00Z", "fail"), ("2027-01-01T00:00:00Z", "2026-01-01T00:00:00Z", "fail"),
+    # What is no time ends no waiver and revives none.
+    (None, "2026-03-01T12:00:00Z", "pass"), ("soon", "2026-03-01T12:00:00Z", "pass"), (5, "2026-03-01T12:00:00Z", "pass"),
+])
+def test_a_clock_that_was_set_back_revives_no_expired_waiver(node, baseline, verdict):
+    reading = dict(readings.reading(change_gpu("persistence_mode", value(0))), time=node)
+    health = _health.evaluate(reading, dict(readings.baseline(), time=baseline), phase="post", node=readings.NODE, now=readings.NOW, policy=waiver())
+    assert health["verdict"] == verdict and health["time"] == readings.NOW
+
+
+@pytest.mark.pythons
+def test_nor_does_one_set_back_a_little_before_the_baseline():
+    """Clocks of controllers may differ by some minutes; a baseline taken after the waiver's end says that it is over."""
+    reading = readings.reading(change_gpu("persistence_mode", value(0)))
+    old = dict(readings.baseline(), time="2026-03-02T00:00:00Z")
+    for policy, verdict in ((waiver(), "fail"), (waiver(expires="2026-03-02"), "pass")):
+        health = _health.evaluate(reading, old, phase="post", node=readings.NODE, now="2026-03-01T23:59:00Z", policy=policy)
+        assert health["verdict"] == verdict
+
+
+@pytest.mark.pythons
 @pytest.mark.parametrize("policy, text", [
     (waiver(reason=" "), "has no reason"), (waiver(check=None), "has no check"), (waiver(expires=None), "has no expires"),
     (waiver(expires="soon"), "expires is 'soon'"), ({"waivers": ["x"]}, "is no dictionary"), ({"schema": "x"}, "has schema"),

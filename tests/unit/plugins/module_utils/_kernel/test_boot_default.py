@@ -126,7 +126,7 @@ def test_a_menu_that_is_made_anew_without_the_kernel(root):
             return answer
 
     loader = Forgetful(root)
-    with pytest.raises(boot_default.BootError, match="has no entry in /boot/grub/grub.cfg once that was made anew"):
+    with pytest.raises(boot_default.BootError, match="has no entry in /boot/grub/grub.cfg after that was made again"):
         boot_default.act(str(root), loader, OLD, uname)
     assert loader.calls == ["grub-mkconfig"], "no entry is saved that leads nowhere"
 

@@ -346,8 +346,9 @@ def test_bursts_of_very_many_kinds_are_bounded_and_of_each_kind_the_first_and_th
 STATES = {0: "None", 1: "GPU Reset Required", 2: "Node Reboot Required"}
 
 
-def changed(before, now):
-    return "NVRM: Xid (PCI:0000:1b:00): 154, GPU recovery action changed from 0x%x (%s) to 0x%x (%s)" % (before, STATES[before], now, STATES[now])
+def changed(before, now, gpu="1b"):
+    return "NVRM: Xid (PCI:0000:%s:00): 154, GPU recovery action changed from 0x%x (%s) to 0x%x (%s)" % (
+        gpu, before, STATES[before], now, STATES[now])
 
 
 def test_the_last_state_is_kept_however_often_it_changed():
@@ -385,6 +386,71 @@ def test_a_hang_of_the_driver_is_seen_behind_those_of_others(machine, others, en
     assert [event["seq"] for event in found["events"] if event["kind"] == "oops"] == [4 * others + 1]
     assert {event["kind"] for event in found["events"]} == ({"oops", "oops_elsewhere"} if others or ends else {"oops"})
     assert [event["seq"] for event in found["events"]] == sorted(event["seq"] for event in found["events"])
+
+
+FEW = {"MAX_ALIKE": 3, "MAX_BURSTS": 5, "MAX_EVENTS": 40, "MOST_EVENTS": 60, "LAST_EVENTS": 4}
+OURS, THEIRS = "nvidia", "mlx5_core"
+
+
+def written(segments):
+    """The records of SEGMENTS, and what each event in them is: (seq, what a verdict sees of it), in their order."""
+    lines, events, states, now_us = [record(0, FIRST)], [], {}, 0
+    for kind, value, gpu, times, seconds in segments:
+        for turn in range(times):
+            now_us += 1000 + seconds * 1000000
+            before = states.get(gpu, 0)
+            if kind == "trace":
+                texts, what = TRACE[:2] + (TRACE[2] % THEIRS, TRACE[2] % value, TRACE[3]), (kind, value)
+            elif kind == "state":
+                states[gpu] = (value + turn) % len(STATES)
+                texts, what = (changed(before, states[gpu], gpu),), (kind, gpu, states[gpu])
+            else:
+                texts, what = (XID % (gpu, value),), (kind, gpu, value)
+            events.append((len(lines), what))
+            lines += [record(len(lines) + number, text, now_us + number) for number, text in enumerate(texts)]
+    return lines, events
+
+
+def test_what_names_the_driver_and_the_last_state_are_kept_in_long_mixed_logs(monkeypatch):
+    """Whatever else the log is full of. With more different events than are kept it does not count as complete."""
+    hypothesis = pytest.importorskip("hypothesis", reason="ansible-test's environment has no hypothesis; plain pytest runs these")
+    st = hypothesis.strategies
+    for name, value in FEW.items():  # small caps, so that short logs reach each of them
+        monkeypatch.setattr(kernel_log, name, value)
+    gpus, times, seconds = st.sampled_from(["1b", "43"]), st.integers(1, 12), st.sampled_from([0, 1, 90])
+    segment = st.one_of(
+        st.tuples(st.just("trace"), st.sampled_from([OURS, THEIRS]), gpus, times, seconds),
+        st.tuples(st.just("state"), st.sampled_from(sorted(STATES)), gpus, times, seconds),
+        st.tuples(st.just("xid"), st.integers(1000, 1060), gpus, times, seconds))
+    # So many different codes that the caps on all events are reached before the other segments are read.
+    floods = st.integers(0, 50).map(lambda number: [("xid", 2000 + code, "1b", 4, 0) for code in range(number)])
+
+    @hypothesis.given(floods, st.lists(segment, max_size=40))
+    def holds(flood, segments):
+        lines, events = written(flood + segments)
+        with tempfile.TemporaryDirectory() as directory:
+            machine = Machine(pathlib.Path(directory))
+            machine.kmsg(*lines)
+            found = machine.read(clock=lambda: 100000.0)
+        kept = [event["seq"] for event in found["events"]]
+        assert kept == sorted(set(kept)) and set(kept) <= {seq for seq, dummy in events}
+        if events:
+            assert kept[-1] == events[-1][0]
+        if len({what for dummy, what in events}) > FEW["MAX_EVENTS"]:
+            assert found["complete"] is None and found["problem"]
+        else:
+            assert found["complete"] is True
+            assert len(kept) + sum(entry["count"] for entry in found["suppressed"]) == len(events)
+        ours = [seq for seq, what in events if what == ("trace", OURS)]
+        seen = [event["seq"] for event in found["events"] if event["kind"] == "oops"]
+        assert set(seen) <= set(ours) and seen[-1:] == ours[-1:] and (found["complete"] is None or seen[:1] == ours[:1])
+        for gpu in ("1b", "43"):
+            last = [(seq, what[2]) for seq, what in events if what[:2] == ("state", gpu)][-1:]
+            told = [(event["seq"], event["recovery"]["to"]) for event in found["events"]
+                    if event.get("recovery") and event["pci"] == "0000:%s:00.0" % gpu][-1:]
+            assert told == last
+
+    holds()
 
 
 @pytest.mark.parametrize("moment, counts", [(5000, False), (5001, True), (10 ** 9, True), (10 ** 15, True)])

@@ -60,7 +60,7 @@ def code(cache):
 
 def works(cache, warning=None):
     started, told = runtime.start(DIGEST, SMALL, cache)
-    assert started.module("left").answer == 7
+    assert started.module("_nvml.left").answer == 7
     assert started.load_binding()[0].answer == 42
     assert (told is None) if warning is None else (warning in told)
 
@@ -75,7 +75,7 @@ def test_code_is_compiled_once_and_kept_beside_the_archive(cache, compiled):
 
 def test_without_a_cache_nothing_is_kept(cache, compiled):
     started, warning = runtime.start(DIGEST, SMALL)
-    assert started.module("left").answer == 7 and warning is None
+    assert started.module("_nvml.left").answer == 7 and warning is None
     assert os.listdir(cache) == [binding.cache_name(DIGEST)] and len(compiled) == 1
 
 
@@ -180,6 +180,6 @@ def test_two_archives_do_not_mix():
     other = archives.archive(code={"__init__.py": "", "left.py": "answer = 1\n"})
     first = runtime.start(DIGEST, SMALL)[0]
     second = runtime.start(binding.digest_of(other), other)[0]
-    assert (first.module("left").answer, second.module("left").answer, first.module("right").answer) == (7, 1, 6)
+    assert (first.module("_nvml.left").answer, second.module("_nvml.left").answer, first.module("_nvml.right").answer) == (7, 1, 6)
     with pytest.raises(ImportError):
-        second.module("right")
+        second.module("_nvml.right")

@@ -159,7 +159,7 @@ print("null")
     instances = second["mig_instances"]["value"]
     uuids = [instance.pop("uuid") for instance in instances]
     assert len(set(uuids)) == 3 and all(uuid.startswith("MIG-") for uuid in uuids)
-    big, small = 40779 << 20, 20389 << 20
+    big, small = 40448 << 20, 20096 << 20
     board = "NVIDIA H100 80GB HBM3 MIG "
     assert sorted((item["slices"], item["compute_slices"], item["memory_bytes"], item["name"]) for item in instances) == [
         (2, 1, small, board + "1c.2g.20gb"), (2, 1, small, board + "1c.2g.20gb"), (3, 3, big, board + "3g.40gb")]

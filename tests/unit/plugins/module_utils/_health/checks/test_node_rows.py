@@ -19,6 +19,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health.checks 
     host_log,
     network,
     node,
+    nvlink_switches,
     nvml,
     services,
     versions,
@@ -30,7 +31,7 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._hea
 
 # Runs on main only: it judges; the patterns take names and versions apart, and no file or program is read.
 
-FAMILIES = (containers, cuda, devices, driver_files, fabric_services, host_log, network, node, nvml, services, versions)
+FAMILIES = (containers, cuda, devices, driver_files, fabric_services, host_log, network, node, nvlink_switches, nvml, services, versions)
 ROWS = dict((row.ident, row) for family in FAMILIES for row in family.ROWS)
 OTHER = "550.54.15"
 GONE = object()
@@ -85,7 +86,8 @@ def of_entity(answer, entity):
     return check["status"] + ("*" if check["notice"] else "")
 
 
-NOT_ASKED = ("node.imex", "node.imex_version", "node.cdi", "node.infiniband_active", "node.cuda_toolkit")
+NOT_ASKED = ("node.imex", "node.imex_version", "node.cdi", "node.infiniband_active", "node.cuda_toolkit", "node.nvlink_managers", "node.nvlink_modules",
+             "node.nvlsm")
 
 
 @pytest.mark.parametrize("ident", sorted(ROWS))
@@ -275,8 +277,84 @@ def test_fabric_manager(now, old, expected):
     assert said("node.fabric_manager", now, old) == expected
 
 
+# ---- the switches of NVLink 5 ----
+
+ADAPTERS = {"found": [{"address": "0000:05:00.0", "device": "0x1021"}, {"address": "0000:06:00.0", "device": "0x1021"}], "unread": []}
+# A board without NVSwitches on the bus, and what its adapters tell.
+NO_SWITCH = {"system.nvswitches": []}
+NVLINK_5 = dict(NO_SWITCH, **{"system.nvlink_managers": ADAPTERS, "system.modules": ["mlx5_core", "ib_umad", "nvidia"],
+                              "system.nvlsm": {"present": True, "running": True}})
+SILENT = dict(NO_SWITCH, **{"system.nvlink_managers": {"found": [], "unread": ["0000:05:00.0"]}})
+NO_FABRIC = dict(("snapshot.gpus.%d.fabric" % index, failed(3)) for index in (0, 1))
+STATE_0 = dict(("snapshot.gpus.%d.fabric.value.state" % index, 0) for index in (0, 1))
+
+
+@pytest.mark.parametrize(("now", "old", "expected"), [
+    (NVLINK_5, NVLINK_5, "pass"),
+    (NVLINK_5, False, "pass"),
+    ({**NVLINK_5, FM: NOT_INSTALLED}, False, "fail"),
+    ({**NVLINK_5, FM: unit(active="inactive")}, NVLINK_5, "fail"),
+    ({**NVLINK_5, FM: None}, NVLINK_5, "unknown"),
+    # The adapters left, and what they needed is needed still.
+    ({**NO_SWITCH, FM: NOT_INSTALLED}, NVLINK_5, "fail"),
+    (dict(NO_SWITCH, **{"system.nvlink_managers": None}), False, "unknown"),
+    (dict(NO_SWITCH, **{"system.nvlink_managers": {}}), False, "unknown"),
+    (dict(NO_SWITCH, **{"system.nvlink_managers": {"found": []}}), False, "unknown"),
+    (SILENT, False, "unknown"),
+    (dict(SILENT, **NO_FABRIC), False, "not_applicable"),
+    (dict(SILENT, **STATE_0), False, "not_applicable"),
+    (dict(SILENT, **{"snapshot.gpus.0.fabric": failed(3)}), False, "unknown"),
+    (dict(SILENT, **{"snapshot.gpus": []}), False, "unknown"),
+    (dict(NVLINK_5, **{"system.nvlink_managers": dict(ADAPTERS, unread=["0000:07:00.0"])}), False, "pass"),
+])
+def test_a_fabric_manager_is_needed_where_nvlink_switches_are_managed(now, old, expected):
+    assert said("node.fabric_manager", now, old) == expected
+
+
+@pytest.mark.parametrize(("now", "old", "expected"), [
+    (NVLINK_5, NVLINK_5, "pass"),
+    (NVLINK_5, False, "not_applicable"),
+    (NVLINK_5, {"system.nvlink_managers": None}, "unknown"),
+    (NO_SWITCH, {"system.nvlink_managers": None}, "unknown"),
+    (NO_SWITCH, NVLINK_5, "fail"),
+    (dict(NVLINK_5, **{"system.nvlink_managers": dict(ADAPTERS, found=ADAPTERS["found"][:1])}), NVLINK_5, "fail"),
+    (SILENT, NVLINK_5, "unknown"),
+    (dict(NO_SWITCH, **{"system.nvlink_managers": None}), NVLINK_5, "unknown"),
+])
+def test_the_adapters_of_the_nvlink_switches(now, old, expected):
+    assert said("node.nvlink_managers", now, old) == expected
+
+
+@pytest.mark.parametrize(("change", "expected"), [
+    ({}, "pass"),
+    ({"system.modules": ["mlx5_core", "nvidia"]}, "fail"),
+    ({"system.modules": ["ib_umad", "nvidia"]}, "fail"),
+    ({"system.modules": None}, "unknown"),
+    ({"system.nvlink_managers": None}, "unknown"),
+    ({"system.nvlink_managers": {"found": [], "unread": []}, "system.modules": []}, "not_applicable"),
+])
+def test_the_modules_of_the_nvlink_switches(change, expected):
+    assert said("node.nvlink_modules", dict(NVLINK_5, **change), False) == expected
+
+
+@pytest.mark.parametrize(("manager", "expected"), [
+    ({"present": True, "running": True}, "pass"),
+    ({"present": False, "running": True}, "pass"),
+    ({"present": True, "running": False}, "fail"),
+    ({"present": False, "running": False}, "fail"),
+    ({"present": True, "running": None}, "unknown"),
+    ({"present": False, "running": None}, "unknown"),
+    (None, "unknown"),
+])
+def test_the_nvlink_subnet_manager(manager, expected):
+    assert said("node.nvlsm", dict(NVLINK_5, **{"system.nvlsm": manager}), False) == expected
+    assert said("node.nvlsm", {"system.nvlsm": manager}, False) == "not_applicable"
+
+
 @pytest.mark.parametrize(("now", "old", "options", "expected"), [
     ({}, {}, {}, "pass"),
+    (NVLINK_5, {}, {}, "pass"),
+    (dict(NVLINK_5, **{"system.fabricmanager.version": OTHER}), False, {}, "fail"),
     ({"system.fabricmanager.version": OTHER}, {}, {}, "fail"),
     ({}, {}, {"expected_driver": OTHER}, "fail"),
     ({"system.fabricmanager": {"present": False, "version": None}}, {}, {}, "fail"),
@@ -614,8 +692,11 @@ def test_the_other_device_files(now, old, expected):
 
 # ---- CDI ----
 
+BOTH = [readings.uuid(index) for index in (0, 1)]
+
+
 def spec(**change):
-    return dict({"path": "/etc/cdi/nvidia.yaml", "kind": "nvidia.com/gpu", "devices": ["0", "all"], "versions": [DRIVER], "missing": []}, **change)
+    return dict({"path": "/etc/cdi/nvidia.yaml", "kind": "nvidia.com/gpu", "devices": ["0", "1", "all"] + BOTH, "versions": [DRIVER], "missing": []}, **change)
 
 
 @pytest.mark.parametrize(("specs", "expected"), [
@@ -635,6 +716,54 @@ def spec(**change):
 def test_cdi(specs, expected):
     assert said("node.cdi", {"system.cdi": {"specs": specs}}, limits={"cdi_required": 1}) == expected
     assert said("node.cdi", {"system.cdi": {"specs": specs}}) == "not_applicable"
+
+
+def mig(*uuids):
+    return {"snapshot.gpus.1.mig_mode_current": value(1), "snapshot.gpus.1.mig_instances": value([{"uuid": uuid} for uuid in uuids])}
+
+
+@pytest.mark.parametrize(("devices", "now", "expected"), [
+    (BOTH, {}, "pass"),
+    (["0", "1"], {}, "pass"),
+    (["gpu0", "gpu1", "all"], {}, "pass"),
+    (["all", BOTH[0]], {}, "fail"),
+    (BOTH + ["GPU-gone"], {}, "fail"),
+    ([BOTH[0], "GPU-gone"], {}, "fail"),
+    (["0", "all"], {}, "fail"),
+    (["0", "1", "2"], {}, "fail"),
+    (["0", "1", "gpu0"], {}, "fail"),
+    (["all"], {}, "unknown"),
+    (["mine", "all"], {}, "unknown"),
+    # A GPU in MIG mode is none itself; each of its MIG devices is.
+    ([BOTH[0], "MIG-a", "MIG-b"], mig("MIG-a", "MIG-b"), "pass"),
+    (["0", "1:0", "1:1", "all"], mig("MIG-a", "MIG-b"), "pass"),
+    (["gpu0", "mig1:0", "mig1:1", "all"], mig("MIG-a", "MIG-b"), "pass"),
+    ([BOTH[0]], mig(), "pass"),
+    (BOTH, mig("MIG-a", "MIG-b"), "fail"),
+    (["0", "1"], mig("MIG-a", "MIG-b"), "fail"),
+    ([BOTH[0], "MIG-a"], mig("MIG-a", "MIG-b"), "fail"),
+    ([BOTH[0], "MIG-a", "MIG-old"], mig("MIG-a", "MIG-b"), "fail"),
+    ([BOTH[0], "MIG-a"], {}, "fail"),
+    (BOTH, {"snapshot.gpus.1.mig_mode_current": failed(3)}, "pass"),
+    (BOTH, {"snapshot.gpus.1.mig_mode_current": failed(999)}, "unknown"),
+    ([BOTH[0]], dict(mig(), **{"snapshot.gpus.1.mig_instances": failed(999)}), "unknown"),
+    ([BOTH[0]], dict(mig(), **{"snapshot.gpus.1.mig_instances": value([{}])}), "unknown"),
+    (BOTH, {"snapshot.gpus.1.uuid": failed(15)}, "unknown"),
+    (BOTH, {"snapshot.count": failed(999)}, "unknown"),
+    (BOTH, {"snapshot.count": value(3)}, "unknown"),
+    (BOTH, {"snapshot.gpus": []}, "unknown"),
+])
+def test_cdi_has_as_many_devices_as_nvml(devices, now, expected):
+    found = dict({"system.cdi": {"specs": [spec(devices=devices)]}}, **now)
+    assert said("node.cdi", found, limits={"cdi_required": 1}) == expected
+
+
+def test_what_two_files_of_cdi_name_counts_together():
+    asked, other = {"cdi_required": 1}, spec(path="/run/cdi/nvidia.yaml", devices=[BOTH[1]])
+    assert said("node.cdi", {"system.cdi": {"specs": [spec(devices=[BOTH[0]]), other]}}, limits=asked) == "pass"
+    stale = spec(path="/etc/cdi/old.yaml", devices=["GPU-gone"])
+    check, = judge("node.cdi", {"system.cdi": {"specs": [spec(), stale]}}, limits=asked)
+    assert check["status"] == "fail" and "/etc/cdi/old.yaml" in check["message"] and "GPU-gone" in check["message"]
 
 
 def test_cdi_without_a_driver_or_a_reading():

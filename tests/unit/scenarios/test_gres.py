@@ -1,0 +1,40 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What Slurm is given of a simulated node with MIG instances: read through NVML, with device files that are there."""
+
+from __future__ import annotations
+
+import pathlib
+
+import yaml
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import snapshot
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._slurm import gres
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _gpu_use
+from ansible_collections.gpufleet.lifecycle.tests.unit.scenarios import world as w
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+
+def test_the_devices_of_a_node_with_instances_are_those_that_nvml_has(healthy, tmp_path):
+    world = healthy("h100-sxm").world.copy(tmp_path / "root")
+    try:
+        world.node.sim("mig", "--gpu", "1", "3g.40gb", "1g.10gb+me", "1g.10gb")
+        # The subsets that the role reads.
+        tasks = yaml.safe_load((ROOT / "roles/gpu_scheduler/tasks/slurm/gres.yml").read_text())
+        subsets = tasks[0]["gpufleet.lifecycle.gpu_info"]["gather_subset"]
+        load = w.binding(world.library)
+        with world.environment():
+            taken = snapshot.take(world.deadline_s, world.stuck_file, gather=subsets, load=load)
+        minors = (world.root / "proc/driver/nvidia-caps/mig-minors").read_text()
+        gpus = gres.of_snapshot(taken, minors)
+        board = gres.type_name(taken["gpus"][0]["name"]["value"])
+        slices = {board + "_" + profile: 1 for profile in ("3g.40gb", "1g.10gb.me", "1g.10gb")}
+        assert gres.counts(gpus) == {board: len(gpus) - 1, **slices}
+        assert sum(gres.counts(gpus).values()) == _gpu_use.schedulable(taken)
+        files = {path for gpu in gpus for device in gpu.devices for path in device.files}
+        assert len(files) == len(gpus) + 6, "each instance has two files of its own"
+        assert [path for path in sorted(files) if not (world.root / path.lstrip("/")).exists()] == []
+    finally:
+        world.close()

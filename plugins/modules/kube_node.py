@@ -18,7 +18,7 @@ description:
     pods are evicted, those that hold GPUs first, and it is looked again until none is left. A pod that a disruption budget keeps is tried
     again until O(timeout_s) is over. Then the task fails and names the pods and budgets. The node stays unschedulable.
   - With O(state=resumed) a mark with our O(token) is lifted and what was found before is put back. A node that was unschedulable before it was
-    drained stays so. A node without our mark is left as it is.
+    drained stays so. A node without our mark is left as it is. It is lifted once the cluster has the GPUs of the node (O(expected_gpus)).
   - Every write names the version of the node object that was judged. If somebody else wrote in between, the node is judged again.
   - Before the node is changed, the server is asked whether the account may do all of it. What is needed is in
     C(roles/gpu_scheduler/files/kubernetes/rbac.yml).
@@ -38,6 +38,7 @@ attributes:
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
   - gpufleet.lifecycle._attributes.controller_only
+  - gpufleet.lifecycle._kube_gpus
 author:
   - gpufleet contributors (@gpufleet)
 options:
@@ -68,7 +69,7 @@ options:
     default: ''
   timeout_s:
     description:
-      - Seconds until the node has to be empty.
+      - Seconds until the node has to be empty, or with O(state=resumed) until the cluster has to have its GPUs.
     type: int
     default: 600
   scope:
@@ -181,6 +182,7 @@ EXAMPLES = r"""
   gpufleet.lifecycle.kube_node:
     state: resumed
     token: "{{ gpu_node_upgrade_rollout_id }}"
+    expected_gpus: "{{ gpus.snapshot | gpufleet.lifecycle.schedulable_gpus }}"
 
 - name: Keep a node that the cluster knows by another name for work on GPUs
   gpufleet.lifecycle.kube_node:
@@ -242,6 +244,17 @@ evicted:
   returned: when the cluster was asked
   type: list
   elements: dict
+gpus:
+  description:
+    - What C(status.allocatable) of the node has, by resource. A value that is no number is null.
+  returned: when the node was found
+  type: dict
+  sample: {nvidia.com/gpu: 8}
+restarted:
+  description: The pods of the device plugin that were evicted to be made again, with C(namespace), C(pod) and C(uid).
+  returned: when the cluster was asked
+  type: list
+  elements: dict
 left:
   description: The pods in O(scope) that stay on a drained node, with C(namespace), C(pod), C(gpu) and the C(reason), V(daemonset) or V(mirror).
   returned: when the cluster was asked
@@ -285,6 +298,12 @@ ARGUMENT_SPEC = dict(
     emptydir_pods=dict(type="str", choices=["refuse", "evict"], default="refuse"),
     grace_period_s=dict(type="int"),
     operators=dict(type="str", choices=["pause", "refuse", "ignore"], default="pause"),
+    expected_gpus=dict(type="int"),
+    compare_gpus=dict(type="str", choices=["auto", "always", "never"], default="auto"),
+    device_plugin_pods=dict(
+        type="list", elements="str",
+        default=["app.kubernetes.io/name=nvidia-device-plugin", "name=nvidia-device-plugin-ds", "app=nvidia-device-plugin-daemonset"]),
+    restart_device_plugin=dict(type="bool", default=False),
     labels=dict(type="dict", default={}),
     annotations=dict(type="dict", default={}),
     taints=dict(

@@ -273,7 +273,7 @@ import getpass
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._slurm import commands, task
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._slurm import commands, slurm_node
 
 ARGUMENT_SPEC = {
     "node_name": {"type": "str"},
@@ -302,17 +302,17 @@ ARGUMENT_SPEC = {
 def main():
     module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
     params = module.params
-    problem = task.contradiction(params)
+    problem = slurm_node.contradiction(params)
     if problem:
         module.fail_json(msg=problem)
     slurm = commands.Slurm(bin_dir=params["bin_dir"], user=getpass.getuser())
-    work = task.Task(slurm, params, module.check_mode)
+    work = slurm_node.SlurmNode(slurm, params, module.check_mode)
     trouble, failure = {}, ""
     try:
         work.run()
     except commands.SlurmError as exc:
         trouble, failure = {"trouble": exc.kind}, "%s: %s" % (params["node_name"] or "Slurm", exc)
-    except task.TaskError as exc:
+    except slurm_node.NodeError as exc:
         failure = str(exc)
     if not module._diff:
         work.result.pop("diff", None)

@@ -102,12 +102,32 @@ class Slurm:
             return records.from_text(out)
         raise self.trouble(words, code, (err + out).strip(), names)
 
+    def all_nodes(self):
+        """The text of scontrol on every node, those in hidden partitions too."""
+        return self.call(["scontrol", "--all", "show", "node"])
+
+    def members(self):
+        """The names of all nodes that are in a partition."""
+        return set(self.call(["sinfo", "--all", "--noheader", "--Node", "--format=%N"]).split())
+
     def jobs(self, name):
         return records.jobs(self.call(["squeue", "--noheader", "--nodelist=" + name, "--states=all", "--format=" + records.JOB_FORMAT], name))
 
     def update(self, name, **fields):
         """Change the node; the words are those of scontrol."""
         self.call(["scontrol", "update", "nodename=" + name] + ["%s=%s" % item for item in sorted(fields.items(), reverse=True)], name)
+
+    def config_file(self):
+        """Where slurm.conf lies, as slurmctld says."""
+        for line in self.call(["scontrol", "show", "config"]).splitlines():
+            name, found, path = line.partition("=")
+            if found and name.strip() == "SLURM_CONF" and path.strip().startswith("/"):
+                return path.strip()
+        raise SlurmError("other", "scontrol show config does not tell SLURM_CONF: name slurm.conf (config_file)")
+
+    def reconfigure(self):
+        """All daemons read their configuration again."""
+        self.call(["scontrol", "reconfigure"])
 
     def reboot(self, name, reason):
         """ASAP drains it first. After it the node is DOWN until somebody resumes it."""

@@ -100,7 +100,11 @@ class Cluster:
         query["limit"] = PAGE
         while True:
             page = self.request("list", "GET", path, what, query=query)
-            found += page.get("items") or []
+            if not isinstance(page.get("items", ""), (list, type(None))):
+                # What is no list must not look like an empty one: a proxy's page, another API, half an answer.
+                raise KubeError("%s was asked to list %s and answered something else: no JSON with items. See what answers at that address." % (
+                    self.shown, what))
+            found += page["items"] or []
             following = (page.get("metadata") or {}).get("continue")
             if not following:
                 return found
@@ -156,8 +160,8 @@ class Cluster:
         if status == 401:
             text = "%s refuses the credentials (401): they are wrong or have expired. Renew them and run again." % (self.shown,)
         elif status == 403:
-            text = "%s does not permit to %s %s (403): %s. Give the account the permissions in roles/gpu_scheduler/files/kubernetes/rbac.yml." % (
-                self.shown, verb, what, said)
+            text = "%s does not permit to %s %s (403): %s. Give the account the permissions in roles/gpu_scheduler/files/kubernetes/%s." % (
+                self.shown, verb, what, said, "rbac-inventory.yml" if (verb, what) == ("list", "nodes") else "rbac.yml")
         else:
             text = "%s answered %d when asked to %s %s: %s" % (self.shown, status, verb, what, said)
         return ApiError(text, status, answer)
@@ -186,6 +190,9 @@ class Api:
                 raise
             raise KubeError("%s has no node %s. If the cluster calls it by another name than the inventory, set node_name." % (
                 self.cluster.shown, name)) from exc
+
+    def nodes(self, selector=""):
+        return self.cluster.items("/api/v1/nodes", "nodes", **({"labelSelector": selector} if selector else {}))
 
     def patch_node(self, name, body):
         return self.cluster.patch("/api/v1/nodes/" + quoted(name), "nodes %s" % name, body)

@@ -10,13 +10,16 @@ import random
 import re
 import time
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change, mark, operators, pods
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change, gpus, mark, operators, pods
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import MARK, ApiError, KubeError, Refused, node_name_problem
 
 CONFLICTS = 12  # how often somebody else may write first
 LONGEST_WAIT_S = 15
 FIRST_LOOK_S = 0.5
 LONGEST_LOOK_S = 10
+SETTLE_S = 15  # a kubelet tells what it has every ten seconds
+PATIENCE = 4  # the device plugin gets this part of the time by itself, as after a boot, before it is restarted
+NOT_COMPARED = gpus.Want()
 NEEDED = (  # what a drain needs beside reading, which it has done by then
     {"verb": "patch", "resource": "nodes"},
     {"verb": "create", "resource": "pods", "subresource": "eviction"},
@@ -48,16 +51,20 @@ class Course:
         self.tried = {}  # uid: (when to try again, how long the wait was)
         self.why = {}  # uid: the blocker of the last try
         self.keys = {"labels": set(), "annotations": {MARK}}
-        self.result = {"node": name, "changed": False, "drained": False, "blockers": [], "evicted": [], "left": [], "operators": []}
+        self.result = {"node": name, "changed": False, "drained": False, "blockers": [], "evicted": [], "left": [], "operators": [],
+                       "restarted": []}
 
     def wait(self, step, deadline):
         """Before the next look of a step, a little longer each time; refuses to go on when the node was put back meanwhile."""
-        grown = self.waits.get(step, FIRST_LOOK_S)
-        self.waits[step] = min(grown * 1.5, LONGEST_LOOK_S)
-        seconds = max(0.05, min(grown, deadline - self.clock()))
-        self.sleep(seconds)
+        self.pace(step, deadline)
         # What others write to the node is no part of our diff: AFTER stays as it is.
         self.see_closed(self.api.node(self.name))
+
+    def pace(self, step, deadline):
+        """Sleep before the next look of a step, a little longer each time."""
+        grown = self.waits.get(step, FIRST_LOOK_S)
+        self.waits[step] = min(grown * 1.5, LONGEST_LOOK_S)
+        self.sleep(max(0.05, min(grown, deadline - self.clock())))
 
     # Reading
 
@@ -76,6 +83,7 @@ class Course:
         """The result as it stands."""
         if self.after is not None:
             self.result["mark"] = mark.standing(self.after, self.token)
+            self.result["gpus"] = gpus.resources(self.after)
             self.result["unschedulable"] = change.unschedulable(self.after)
             self.result["diff"] = {"before": change.shown(self.before, self.keys), "after": change.shown(self.after, self.keys)}
         self.result["state"] = "" if self.after is None else "unschedulable" if change.unschedulable(self.after) else "schedulable"
@@ -169,8 +177,11 @@ class Course:
         self.close(options, wanted, listed)
         self.tell(listed, decision)
 
-    def drain(self, options, wanted, policy):
+    def drain(self, options, wanted, policy, want=NOT_COMPARED):
         self.read()
+        unfit = gpus.unfit(self.after, want)
+        if unfit and mark.ours(self.after, self.token) is None:
+            raise Refused("%s: not drained, because %s." % (self.name, unfit), self.stands())
         listed, decision = self.look(policy)
         self.api.discover_eviction()
         self.permitted()
@@ -292,10 +303,66 @@ class Course:
 
     # Everything else
 
-    def resume(self, wanted):
-        """Lift our mark and put back what was there; what is not ours stays."""
+    def resume(self, wanted, want=NOT_COMPARED):
+        """Lift our mark and put back what was there, once the cluster has the GPUs of the node; what is not ours stays."""
         self.read()
+        if mark.ours(self.after, self.token) is not None:
+            self.have_gpus(want, wanted)
         self.write(lambda node: mark.lift(node, self.token).merged(wanted))
+
+    def have_gpus(self, want, wanted):
+        """Wait until the cluster has as many GPUs as the node, and refuse otherwise: the node stays as it is, under our mark."""
+        verdict = gpus.judge(self.after, want)
+        if verdict.action == gpus.SKIP or self.check or verdict.action == gpus.SAME and not want.restart:
+            return
+        if verdict.action == gpus.REFUSE:
+            raise KubeError("%s: not resumed, because %s." % (self.name, verdict.why), self.stays_closed())
+        # The device plugin may be one of the parts that the drain took off the node, or not tolerate a taint that it
+        # placed. The node stays unschedulable, so that nothing but pods of DaemonSets comes back.
+        self.write(lambda node: mark.release(node, self.token, operators.PAUSED).merged(change.Change(taints=wanted.taints)))
+        self.began = self.clock()
+        deadline, restart_at = self.began + want.timeout_s, self.began + (0 if want.restart else want.timeout_s / PATIENCE)
+        settled_at = None if want.restart else self.began
+        node = self.after
+        while True:
+            verdict = gpus.judge(node, want)
+            if verdict.action == gpus.SAME and settled_at is not None and self.clock() >= settled_at:
+                return
+            if self.clock() >= deadline:
+                why = verdict.why or "its device plugin was to be restarted, and has not been running again for %d s" % (SETTLE_S,)
+                raise KubeError("%s: not resumed after %d s, because %s." % (self.name, want.timeout_s, why), self.stays_closed())
+            if self.clock() >= restart_at and not self.result["restarted"]:
+                self.restart_plugin(want)
+            elif settled_at is None and self.plugin_is_back(want):
+                settled_at = self.clock() + SETTLE_S
+            self.pace("gpus", deadline)
+            node = self.api.node(self.name)
+            if mark.ours(node, self.token) is None:
+                raise KubeError("%s: no longer under the mark of %s while its GPUs were waited for: somebody else put it back into service. Ask who needs "
+                                "it, and run again." % (self.name, self.token))
+
+    def stays_closed(self):
+        plugins = ", ".join("%(namespace)s/%(pod)s" % entry for entry in self.result["restarted"])
+        done = "Its device plugin was restarted (%s). " % plugins if plugins else "No pod of a device plugin was restarted on it. "
+        return done + "The node stays as it was drained, under our mark: see the log of the device plugin, and run again."
+
+    def restart_plugin(self, want):
+        """Have the DaemonSet make the device plugin's pod of the node again: it does not see that a MIG layout has changed."""
+        for entry in gpus.plugins(self.api.pods(self.name), want):
+            try:
+                self.api.evict(entry["namespace"], entry["pod"], entry["uid"])
+            except ApiError as exc:
+                if exc.status not in (404, 409, 429, 500):  # gone, or kept for a while
+                    raise
+                continue
+            self.result["restarted"].append({"namespace": entry["namespace"], "pod": entry["pod"], "uid": entry["uid"]})
+            self.result["changed"] = True
+
+    def plugin_is_back(self, want):
+        """Whether the pods that were evicted are gone, and others run in their place. Until then the numbers are of the old ones."""
+        evicted, listed = [entry["uid"] for entry in self.result["restarted"]], self.api.pods(self.name)
+        there = [pods.describe(pod)["uid"] for pod in listed]
+        return bool(evicted) and not set(evicted) & set(there) and any(entry["running"] for entry in gpus.plugins(listed, want))
 
     def bring(self, wanted):
         self.read()

@@ -94,6 +94,19 @@ def hold(node, mark, labels):
     return Change(labels=dict(labels), annotations={MARK: _text(dict(mark, labels=kept))})
 
 
+def release(node, token, value):
+    """Put back the labels that were set to VALUE, and keep the node closed under our mark; nothing when the mark is not ours."""
+    mark = ours(node, token)
+    if mark is None:
+        return Change()
+    found = labels_of(node)
+    back = dict((key, pair[0]) for key, pair in mark["labels"].items() if pair[1] == value)
+    # A label that is no longer what we made it has another owner by now.
+    labels = dict((key, before) for key, before in back.items() if found.get(key) == value)
+    kept = dict((key, pair) for key, pair in mark["labels"].items() if key not in back)
+    return Change(labels=labels, annotations={MARK: _text(dict(mark, labels=kept))})
+
+
 def lift(node, token):
     """Put the node back as it was found; nothing when the mark is not ours."""
     mark = ours(node, token)

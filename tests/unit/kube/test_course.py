@@ -233,3 +233,25 @@ def test_a_node_whose_driver_is_the_operators_is_refused(world):
     world.patch({"metadata": {"labels": dict(DEPLOY, **{"nvidia.com/gpu.deploy.driver": "true"})}})
     found = world.fails("drained")
     assert "owns the driver" in found["msg"] and not found["changed"] and "unschedulable" not in world.read()["spec"]
+
+
+def test_a_node_is_resumed_when_the_cluster_has_its_gpus(world):
+    world.give_gpus(7)
+    world.add_pod("plugin", owner="DaemonSet")  # its label app is its name
+    world.ok("drained", expected_gpus=8)
+    world.fails("resumed", expected_gpus=8, device_plugin_pods=["nvidia-device-plugin"])
+    assert world.log == [], "a label without a value is refused before the server is asked"
+    found = world.fails("resumed", expected_gpus=8, timeout_s=4, device_plugin_pods=["app=plugin"])
+    assert found["mark"]["owner"] == "ours" and found["unschedulable"] and found["gpus"] == {"nvidia.com/gpu": 7}
+    assert [each["pod"] for each in found["restarted"]] == ["plugin"]
+    world.wait(lambda: "plugin" not in world.pods())
+    world.give_gpus({"nvidia.com/gpu": 6, "nvidia.com/mig-3g.40gb": 2})
+    found = world.ok("resumed", expected_gpus=8)
+    assert found["mark"]["owner"] == "none" and not found["unschedulable"] and found["restarted"] == []
+
+
+def test_a_node_that_the_cluster_never_had_a_gpu_for_is_not_drained(world):
+    found = world.fails("drained", expected_gpus=8)
+    assert found["mark"]["owner"] == "none" and not found["unschedulable"]
+    assert world.ok("drained", expected_gpus=8, compare_gpus="never")["drained"]
+    assert world.ok("resumed", expected_gpus=8, compare_gpus="never")["mark"]["owner"] == "none"

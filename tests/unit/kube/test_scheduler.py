@@ -77,24 +77,23 @@ DRIVER = """
 class KubeFleet(Fleet):
     """Stub nodes that have objects in the cluster, by another name."""
 
+    REAL = Fleet.REAL + ("plugins/action/kube_node.py", "plugins/modules/kube_node.py")
+
     def __init__(self, directory, modules, world):
         super().__init__(directory, modules)
         self.world = world
-        collection.make(self.collection, [
-            "plugins/action/kube_node.py", "plugins/modules/kube_node.py", "plugins/filter/gpu_node_labels.py", "plugins/filter/device_plugin_config.py"],
-            stubs=())
         self.arguments, self.common = self.use_slurm()
         self.common.update(
             gpu_scheduler_kubernetes_node="%s-{{ inventory_hostname }}" % world.node, gpu_node_upgrade_gate_patience=180,
             gpu_node_upgrade_gate_patience_max=180)
 
-    def add(self, name, *backends, variables=None, unschedulable=False, account=LIFECYCLE, **fields):
+    def add(self, name, *backends, variables=None, unschedulable=False, account=LIFECYCLE, gpus=2, **fields):
         super().add(name, **fields)
         self.variables[name] = dict(
             self.common, gpu_scheduler_backends=list(backends), gpu_scheduler_kubernetes_kubeconfig=str(self.world.plane.kubeconfig(account)))
         self.variables[name].update(variables or {})
         if KUBE in backends:
-            self.world.add_node(self.called(name), unschedulable=unschedulable)
+            self.world.add_node(self.called(name), unschedulable=unschedulable, gpus=gpus)
 
     def called(self, name):
         return "%s-%s" % (self.world.node, name)
@@ -332,7 +331,7 @@ def test_a_drain_that_cannot_be_lifted_is_lifted_by_the_next_run(fleet):
     reason = result.report["nodes"]["a1"]["reason"]
     assert result.rc == 2 and result.states == {"a1": "quarantined"} and fleet.touched() == [], "it holds its down slot: somebody keeps it out of service"
     assert reason.startswith("n-a1 is not empty in Slurm after 3 s") and "It was not taken back by kubernetes: " in reason
-    assert reason.endswith("slurm has it back. The next run takes it anew."), reason
+    assert reason.endswith("slurm has it back. The next run tries again."), reason
     assert fleet.slurm("a1") == ("IDLE", "", [drain, "resume"]) and fleet.state("a1") == (True, ID)
     away.clear()
     fleet.change("a1", jobs=0)
@@ -342,7 +341,7 @@ def test_a_drain_that_cannot_be_lifted_is_lifted_by_the_next_run(fleet):
 
 
 def test_a_new_node_is_closed_in_kubernetes_until_it_is_proven(fleet):
-    fleet.leave_out("kernel_hold", "nvidia_repository", "nvidia_persistenced", driver="nvidia_driver")
+    fleet.leave_out("kernel_hold", "nvidia_repository", "nvidia_persistenced", "nvidia_fabricmanager", driver="nvidia_driver")
     new = dict(loaded=None, disk=None, running=[], variables={"gpu_scheduler_kubernetes_class": "training", "gpu_scheduler_kubernetes_labels": {"rack": "r1"}})
     fleet.add("good", KUBE, **dict(new, waits_at=["health baseline"]))
     fleet.add("sick", KUBE, **dict(new, sick_with=[NEW]))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._slurm import commands, task
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._slurm import commands, slurm_node
 
 OPTIONS = {
     "node_name": "n1", "node_names": [], "state": "read", "token": "tok-1", "reason": "driver upgrade", "timeout_s": 0, "poll_s": 10.0, "on_timeout": "lift",
@@ -31,11 +31,11 @@ class Cluster:
 
     def do(self, state, check_mode=False, **options):
         """One task: what it returns, or the exception that it fails with, and the result that it had by then."""
-        work = task.Task(self.slurm(), dict(OPTIONS, state=state, **options), check_mode, sleep=self.sleep, clock=lambda: self.now)
+        work = slurm_node.SlurmNode(self.slurm(), dict(OPTIONS, state=state, **options), check_mode, sleep=self.sleep, clock=lambda: self.now)
         self.failure = None
         try:
             work.run()
-        except (commands.SlurmError, task.TaskError) as exc:
+        except (commands.SlurmError, slurm_node.NodeError) as exc:
             self.failure = exc
         return work.result
 

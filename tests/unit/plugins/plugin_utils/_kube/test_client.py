@@ -118,6 +118,20 @@ def test_a_patch_is_a_merge_patch(api, server):
     assert headers(server)["content-type"] == "application/merge-patch+json"
 
 
+@pytest.mark.parametrize("answer", [{}, "<html>", {"items": "x"}, {"items": {}}, [], {"kind": "Status"}])
+def test_what_is_no_list_is_no_empty_list(api, server, answer):
+    server.answers = [(200, {"items": [1], "metadata": {"continue": "more"}}), (200, answer)]
+    with pytest.raises(KubeError, match="pods of node gpu-1"):
+        api.pods("gpu-1")
+
+
+def test_nodes_are_listed_with_a_selector_and_who_may_not_is_told_of_the_role_for_it(api, server):
+    server.answers = [(200, {"items": [1], "metadata": {}}), (403, {"message": "no"})]
+    assert api.nodes("a=b") == [1] and "labelSelector=a%3Db" in server.asked[0][1]
+    with pytest.raises(KubeError, match="rbac-inventory.yml"):
+        api.nodes()
+
+
 EVICTION = {"name": "pods/eviction", "kind": "Eviction", "namespaced": True, "group": "policy"}
 
 

@@ -17,11 +17,11 @@ CHUNK = 200
 WHOLE = {"waited_s": 0, "owner": marks.NONE, "more": False}  # the part of the time that is all of it
 
 
-class TaskError(Exception):
+class NodeError(Exception):
     """The task fails; the message says why and what to do."""
 
 
-class Task:
+class SlurmNode:
     def __init__(self, slurm, params, check_mode=False, sleep=time.sleep, clock=time.monotonic):
         self.slurm, self.params, self.check = slurm, params, check_mode
         self.sleep, self.clock = sleep, clock
@@ -118,13 +118,13 @@ class Task:
         record, jobs = self.look()
         decision = decide.drain(record, self.token)
         if decision.action == decide.REFUSE:
-            raise TaskError("%s was not drained: %s." % (self.name, decision.reason))
+            raise NodeError("%s was not drained: %s." % (self.name, decision.reason))
         if decision.action == decide.LEAVE:
             self.result["left"].append("%s %s" % (self.name, decision.reason))
         if decision.action == decide.DO:
             differs = decide.gres(record, self.params["expected_gpus"], self.params["expected_gres"])
             if differs:
-                raise TaskError("%s was not drained, since it could not be resumed afterwards: %s." % (self.name, differs))
+                raise NodeError("%s was not drained, since it could not be resumed afterwards: %s." % (self.name, differs))
         if self.check:
             self.foresee(record, jobs, decision)
             return False
@@ -152,7 +152,7 @@ class Task:
         record = self.patiently(lambda: self.look(jobs=False))[0]
         mark = marks.mark(record, self.token)
         if not states.closed(record["state"]) or mark["owner"] != marks.OURS:
-            raise TaskError("%s was drained with the reason \"%s\", and Slurm says %s: somebody else changed it at the same time. Ask who works on it, and run "
+            raise NodeError("%s was drained with the reason \"%s\", and Slurm says %s: somebody else changed it at the same time. Ask who works on it, and run "
                             "again." % (self.name, words, decide.quoted(record)))
 
     def wait_until_empty(self):
@@ -160,7 +160,7 @@ class Task:
         while True:
             record, jobs = self.patiently(self.look)
             if not states.closed(record["state"]):
-                raise TaskError("%s is not drained any more (%s): somebody resumed it while its jobs were waited for. Ask who needs it, and run again." % (
+                raise NodeError("%s is not drained any more (%s): somebody resumed it while its jobs were waited for. Ask who needs it, and run again." % (
                     self.name, decide.quoted(record)))
             if mine and self.result["mark"]["owner"] != marks.OURS:
                 mine = False
@@ -185,7 +185,7 @@ class Task:
             if self.params["reservation_minutes"]:
                 self.unreserve()
         self.result.update(waiting=True, holding=holding)
-        raise TaskError("%s is not empty after %d s, %s. %s. Wait for the jobs, or have them ended, or allow more time (timeout_s), and run again." % (
+        raise NodeError("%s is not empty after %d s, %s. %s. Wait for the jobs, or have them ended, or allow more time (timeout_s), and run again." % (
             self.name, self.waited_s(), holding, kept))
 
     # one job of our own that makes the window
@@ -239,7 +239,7 @@ class Task:
                 break
             self.pause()
         if decision.action in (decide.REFUSE, decide.WAIT):
-            raise TaskError("%s was not resumed and stays drained: %s." % (self.name, decision.reason))
+            raise NodeError("%s was not resumed and stays drained: %s." % (self.name, decision.reason))
         if decision.action == decide.LEAVE:
             self.result["left"].append("%s %s" % (self.name, decision.reason))
         if decision.action == decide.DO and self.check:
@@ -276,7 +276,7 @@ class Task:
             kept = "the drain was put back"
             self.slurm.update(self.name, state="drain", reason=reason)
             self.look()
-        raise TaskError("%s was resumed and does not serve (%s), so that %s: see whether slurmd runs on it (systemctl status slurmd) and what its log says." % (
+        raise NodeError("%s was resumed and does not serve (%s), so that %s: see whether slurmd runs on it (systemctl status slurmd) and what its log says." % (
             self.name, states.text(state), kept))
 
     # rebooting
@@ -285,7 +285,7 @@ class Task:
         record, jobs = self.look()
         decision = decide.reboot(record, jobs, self.token)
         if decision.action == decide.REFUSE:
-            raise TaskError("%s was not rebooted: %s." % (self.name, decision.reason))
+            raise NodeError("%s was not rebooted: %s." % (self.name, decision.reason))
         booted, reason = record["boot_time"], record["reason"]
         self.result["changed"] = decision.action == decide.DO
         if self.check:
@@ -303,7 +303,7 @@ class Task:
             self.look()
         if self.params["timeout_s"] and not decide.rebooted(record, booted):
             self.result["waiting"] = True
-            raise TaskError("%s has not come back from its reboot after %d s (%s): look at its console. It stays out of service." % (
+            raise NodeError("%s has not come back from its reboot after %d s (%s): look at its console. It stays out of service." % (
                 self.name, self.params["timeout_s"], decide.quoted(record)))
 
 

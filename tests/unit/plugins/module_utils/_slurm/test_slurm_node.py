@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._slurm import commands, task
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._slurm import commands, slurm_node
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._slurm import answers, fake_slurm
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._slurm.fake_slurm import Cluster
 
@@ -219,7 +219,7 @@ def test_a_node_whose_slurmd_is_dead_is_drained_again():
     cluster.answers = {"state=resume": deaf}
     result = cluster.do("resumed")
     assert "n1 was resumed and does not serve (IDLE+NOT_RESPONDING), so that the drain was put back" in told(cluster)
-    assert cluster.calls == ["resume", DRAINS] and result["mark"]["owner"] == "ours" and task.SETTLE_S <= cluster.now < task.SETTLE_S + 20
+    assert cluster.calls == ["resume", DRAINS] and result["mark"]["owner"] == "ours" and slurm_node.SETTLE_S <= cluster.now < slurm_node.SETTLE_S + 20
     slow = Cluster("IDLE+DRAIN", OURS)
     slow.answers = dict(cluster.answers)
     slow.later = [(5, lambda it: setattr(it, "state", "IDLE"))]
@@ -313,11 +313,11 @@ def test_many_nodes_in_few_calls_and_the_idle_ones_first():
         parts = ["NodeName=%s CPUAlloc=0\n   State=%s\n\n" % (name, "MIXED" if name < "n500" else "IDLE") for name in words[3].split(",")]
         return 0, "".join(parts), ""
 
-    work = task.Task(commands.Slurm(run=run), dict(fake_slurm.OPTIONS, node_name=None, node_names=names))
+    work = slurm_node.SlurmNode(commands.Slurm(run=run), dict(fake_slurm.OPTIONS, node_name=None, node_names=names))
     result = work.run()
     assert len(asked) == 5 and [item["node"] for item in result["nodes"]] == names[500:] + names[:500]
     assert {item["work"] for item in result["nodes"][:500]} == {"idle"}
-    work = task.Task(Cluster().slurm(), dict(fake_slurm.OPTIONS, node_name=None, node_names=["n1", "nope"]))
+    work = slurm_node.SlurmNode(Cluster().slurm(), dict(fake_slurm.OPTIONS, node_name=None, node_names=["n1", "nope"]))
     with pytest.raises(commands.SlurmError, match="Slurm knows no node nope"):
         work.run()
 
@@ -335,5 +335,5 @@ def test_many_nodes_in_few_calls_and_the_idle_ones_first():
     ({"node_name": None, "node_names": ["a"], "token": None}, ""),
 ])
 def test_options_that_make_no_sense(options, words):
-    text = task.contradiction(dict(fake_slurm.OPTIONS, **options))
+    text = slurm_node.contradiction(dict(fake_slurm.OPTIONS, **options))
     assert text.startswith(words) and bool(text) == bool(words)

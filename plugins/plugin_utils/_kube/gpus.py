@@ -1,0 +1,166 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether a cluster has as many GPUs for a node as the node has: of its object and its pods. Pure.
+
+NVIDIA's device plugin gives whole GPUs as nvidia.com/gpu and MIG devices as that (strategy single) or as
+nvidia.com/mig-PROFILE (mixed). Where pods share GPUs it gives each several times over, and GPU feature discovery says
+how often in a label of the node, RESOURCE.replicas.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import pods
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.change import labels_of
+
+AUTO, ALWAYS, NEVER = "auto", "always", "never"
+SAME, WAIT, REFUSE, SKIP = "same", "wait", "refuse", "skip"
+SHARED = ".shared"
+# Others give resources such as nvidia.com/gpumem: they are no GPUs.
+_RESOURCE = re.compile(r"nvidia\.com/(gpu|mig-[a-z0-9.]+?)(\.shared)?")
+
+
+@dataclasses.dataclass(frozen=True)
+class Want:
+    """EXPECTED: how many GPUs and MIG devices NVML has; negative if they could not be counted, None if the caller
+    does not say."""
+
+    expected: int | None = None
+    compare: str = AUTO
+    plugin: tuple = ()  # labels (KEY=VALUE) of the device plugin's pods
+    restart: bool = (
+        False  # whether the layout has changed, so that what the plugin gives is of the old one, whatever its number
+    )
+    timeout_s: int = 300
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """What is to be done, and why in words."""
+
+    action: str
+    why: str = ""
+
+
+def resources(node, kind="allocatable"):
+    """{resource: amount} of the GPUs in the status of a node, those that are 0 too; an amount that is no number is
+    None."""
+    found = ((node.get("status") or {}).get(kind)) or {}
+    return {
+        name: int(amount) if re.fullmatch(r"\d+", str(amount)) else None
+        for name, amount in sorted(found.items())
+        if _RESOURCE.fullmatch(name)
+    }
+
+
+def known(node):
+    """Whether the cluster has ever had GPUs for the node: the kubelet keeps a resource with 0 when its plugin is
+    gone."""
+    return bool(resources(node) or resources(node, "capacity"))
+
+
+def replicas(labels, resource):
+    """How often each GPU is given; 1 where nothing says that pods share it."""
+    text = str(labels.get(resource.removesuffix(SHARED) + ".replicas") or "1")
+    return max(int(text), 1) if re.fullmatch(r"\d{1,6}", text) else 1
+
+
+def number(node):
+    """How many GPUs and MIG devices pods can get; None where that cannot be told."""
+    labels, total = labels_of(node), 0
+    for resource, amount in resources(node).items():
+        if amount is None or amount % replicas(labels, resource):
+            return None
+        total += amount // replicas(labels, resource)
+    return total
+
+
+def _ready(node):
+    """A kubelet that does not report tells yesterday's numbers.
+
+    A cluster whose nodes have no conditions has none to wait for.
+    """
+    ready = [
+        each.get("status") for each in (node.get("status") or {}).get("conditions") or [] if each.get("type") == "Ready"
+    ]
+    return all(status == "True" for status in ready)
+
+
+def judge(node, want):
+    """Whether the node may be resumed, as far as its GPUs go."""
+    if want.compare == NEVER or want.compare == AUTO and want.expected is None:
+        return Verdict(SKIP)
+    if want.expected is None:
+        return Verdict(REFUSE, "how many GPUs it has was not said (expected_gpus), and compare_gpus is always")
+    if want.expected < 0:
+        if want.compare == AUTO and not known(node):
+            return Verdict(SKIP)
+        return Verdict(
+            REFUSE,
+            "the cluster has %s for it, and how many GPUs and MIG devices the node has is not known: they could not "
+            "be counted. See which "
+            "GPU does not tell its MIG mode or its MIG devices (nvidia-smi -L on the node, or gpu_info with the "
+            "subset mig)"
+            % (told(node),),
+        )
+    if not _ready(node):
+        return Verdict(WAIT, "its kubelet is not ready, expected GPUs: %d" % (want.expected,))
+    if number(node) == want.expected:
+        return Verdict(SAME)
+    return Verdict(
+        WAIT,
+        "the cluster has %s for it, expected GPUs and MIG devices that pods can get: %d" % (told(node), want.expected),
+    )
+
+
+def unfit(node, want):
+    """Why a node should not be drained: it could not be resumed, since the cluster has never had a GPU for it.
+
+    Empty if that is not so.
+    """
+    if want.compare == NEVER or (want.expected or 0) <= 0 or known(node):
+        return ""
+    return (
+        "the node has %d GPUs and MIG devices, and the cluster has never had any for it, so that it could not be "
+        "resumed. See whether NVIDIA's device "
+        "plugin runs on it; a cluster without the plugin needs compare_gpus never (in role gpu_scheduler "
+        "gpu_scheduler_kubernetes_compare_gpus)"
+        % (want.expected,)
+    )
+
+
+def told(node):
+    """C(nvidia.com/gpu 7 of 8) for each resource: what pods can get, and of how many."""
+    capacity, labels, parts = resources(node, "capacity"), labels_of(node), []
+    for resource, amount in resources(node).items():
+        of = capacity.get(resource)
+        text = "%s %s" % (resource, "unreadable" if amount is None else amount)
+        text += " of %s" % of if of is not None and of != amount else ""
+        shared = replicas(labels, resource)
+        parts.append(text + (" (each GPU %d times)" % shared if shared > 1 else ""))
+    return ", ".join(parts) or "no nvidia.com/gpu"
+
+
+def label_problems(labels):
+    """What is no KEY=VALUE."""
+    return ["%r is no label KEY=VALUE" % (each,) for each in labels if not re.fullmatch(r"[^=\s]+=[^=\s]+", str(each))]
+
+
+def plugins(listed, want):
+    """The device plugin's pods of the node: of a DaemonSet, with one of the labels, and not ending already."""
+    wanted = [tuple(str(each).split("=", 1)) for each in want.plugin]
+    found = []
+    for pod in listed:
+        labels = (pod.get("metadata") or {}).get("labels") or {}
+        if (
+            pods.controller(pod) == "DaemonSet"
+            and not pods.finished(pod)
+            and any(labels.get(key) == value for key, value in wanted)
+        ):
+            entry = pods.describe(pod)
+            entry["running"] = (pod.get("status") or {}).get("phase") == "Running"
+            found += [] if entry["terminating"] else [entry]
+    return found

@@ -26,7 +26,7 @@ HEAD = ("rollout_id", "run", "target", "started", "finished", "sha256", "total",
 
 
 # How many nodes are read at a time where the first of many are looked for.
-BATCH = 500
+BATCH = 200
 # How many events are read at a time.
 CHUNK = 1000
 
@@ -68,9 +68,10 @@ def node_of(body):
 class StoredNodes:
     """The nodes of one rollout out of the database; answers what state.Nodes answers, and remembers what was changed."""
 
-    def __init__(self, connection, table, rollout_id):
+    def __init__(self, connection, database, rollout_id):
         self._connection = connection
-        self._table = table
+        self._database = database
+        self._table = database.table["node"]
         self._id = rollout_id
         self._known = {}
         self._changed = set()
@@ -131,25 +132,59 @@ class StoredNodes:
             counts[now] = counts.get(now, 0) + 1
         return {name: number for name, number in counts.items() if number}
 
-    def waiting_before(self, position):
-        """Names of the nodes before this place of the order that have not gone, in order; no more are read than are asked for."""
-        mine = sorted((node.position, node.name) for node in self._known.values() if node is not None and node.name in self._changed
-                      and node.state == "pending" and node.position is not None and node.position < position)
-        return (name for dummy, name in heapq.merge(mine, self._stored_waiting_before(position)))
+    def waiting_before(self, position, present=None, barred=None):
+        """Names of the nodes before this place of the order that have not gone, in order; no more are read than needed.
 
-    def _stored_waiting_before(self, position):
-        """(position, name) of those that are so in the database and were not changed since, a batch at a time."""
-        columns, after, batch = self._table.c, -1, [] if self._replaced else None
+        PRESENT: a set of those that count (None: all). BARRED: answers by the failure domains of a node whether it does
+        not count (None: all do).
+        """
+        mine = sorted((node.position, node.name) for node in self._known.values() if node is not None and node.name in self._changed
+                      and node.state == "pending" and node.position is not None and node.position < position
+                      and (present is None or node.name in present) and not (barred and barred(node.domains)))
+        return (name for dummy, name in heapq.merge(mine, self._stored_waiting_before(position, present, barred)))
+
+    def _stored_waiting_before(self, position, present, barred):
+        """(position, name) of those that are so in the database and were not changed since, a batch at a time.
+
+        The first batch shows in most cases who goes first. What keeps nodes in it from going is told to the database for
+        the next: who is present, once one was not, and which failure domains are barred. Otherwise all that wait would
+        have to be read wherever most of them cannot go.
+        """
+        after, batch, known, among = -1, [] if self._replaced else None, {}, None
         while batch is None or len(batch) == BATCH:
-            query = (
-                sa.select(columns.position, columns.name)
-                .where(columns.rollout_id == self._id, columns.state == "pending", columns.position > after, columns.position < position)
-                .order_by(columns.position)
-                .limit(BATCH)
-            )
-            batch = self._connection.execute(query).all()
-            yield from (tuple(row) for row in batch if row[1] not in self._changed)
+            batch = self._waiting(after, position, among, known)
+            for place, name, text in batch:
+                if present is not None and name not in present:
+                    among = present
+                elif name not in self._changed and not (barred and self._barred(name, text, barred, known)):
+                    yield place, name
             after = batch[-1][0] if batch else after
+
+    def _barred(self, name, text, barred, known):
+        """Whether the failure domains of a node, stored as TEXT, are BARRED; what was asked once is KNOWN."""
+        if text is None:
+            return barred(self.get(name).domains)
+        if text not in known:
+            known[text] = barred(json.loads(text))
+        return known[text]
+
+    def _waiting(self, after, position, present, known):
+        """One batch of (position, name, failure domains as stored) of those that wait between two places of the order.
+
+        KNOWN: whether they are barred, by failure domains. A row without them is never left out for its domains.
+        """
+        columns = self._table.c
+        text = columns.domains if self._database.placed else sa.null()
+        query = sa.select(columns.position, columns.name, text).where(
+            columns.rollout_id == self._id, columns.state == "pending",
+            columns.position > after, columns.position < position)
+        if present is not None:
+            query = query.where(self._database.one_of(columns.name, present, "present"))
+        full = [found for found, bars in known.items() if bars]
+        if full:
+            in_full = self._database.one_of(columns.domains, full, "full")
+            query = query.where(sa.or_(columns.domains.is_(None), sa.not_(in_full)))
+        return self._connection.execute(query.order_by(columns.position).limit(BATCH)).all()
 
     def flush(self):
         """Write what was changed."""
@@ -163,7 +198,7 @@ class StoredNodes:
     def _row(self, node):
         return {
             "rollout_id": self._id, "name": node.name, "state": node.state, "suspect": node.suspect, "position": node.position,
-            "canary": node.canary, "body": dump(dataclasses.asdict(node)),
+            "canary": node.canary, "body": dump(dataclasses.asdict(node)), "domains": dump(node.domains),
         }
 
 
@@ -178,7 +213,7 @@ class Transaction:
         row = connection.execute(sa.select(table.c.head, table.c.owner, table.c.planned).where(table.c.rollout_id == rollout_id)).first()
         self._there = row is not None
         self.owner = json.loads(row[1]) if row and row[1] else None
-        self.view = _view(row[0] if row else None, StoredNodes(connection, database.table["node"], rollout_id))
+        self.view = _view(row[0] if row else None, StoredNodes(connection, database, rollout_id))
         self._planned = row[2] if row else None
         self.added = []
         self._documents = []
@@ -403,3 +438,24 @@ def last_id(database):
         table = database.table["rollout"]
         query = sa.select(table.c.rollout_id).where(table.c.planned.is_not(None)).order_by(table.c.planned.desc(), table.c.rollout_id.desc()).limit(1)
         return connection.execute(query).scalar()
+
+
+def standing(database, name):
+    """(identity of the ledger, {rollout id: state of the node NAME in it}); of a ledger in which nothing was written, None and nothing."""
+    with database.reading() as connection:
+        if connection is None:
+            return None, {}
+        table = database.table["node"]
+        rows = connection.execute(sa.select(table.c.rollout_id, table.c.state).where(table.c.name == name).order_by(table.c.rollout_id)).all()
+        return database.identity(connection), {row.rollout_id: row.state for row in rows}
+
+
+def last_document(database, node, name):
+    """A document of a node out of the rollout that kept it last, or None."""
+    with database.reading() as connection:
+        if connection is None:
+            return None
+        table = database.table["document"]
+        query = sa.select(table.c.body).where(table.c.node == node, table.c.name == name).order_by(table.c.time.desc()).limit(1)
+        body = connection.execute(query).scalar()
+    return json.loads(body) if body is not None else None

@@ -139,7 +139,8 @@ def same(one, other):
 
 
 def describe(owner):
-    return "process %s on %s" % (owner.get("pid"), owner.get("host"))
+    job = owner.get("job") or {}
+    return "process %s on %s%s" % (owner.get("pid"), owner.get("host"), " (AWX job %s)" % job["id"] if job.get("id") else "")
 
 
 def _parsed(text):

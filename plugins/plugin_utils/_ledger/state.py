@@ -16,15 +16,18 @@ STEPS = {
     "prestage": (DRAIN, "draining"),
     "drain": (DRAIN, "draining"),
     "stop": (DOWN, "down"),
+    "mig_clear": (DOWN, "down"),
     "install": (DOWN, "down"),
     "prove": (DOWN, "down"),
     "reboot": (DOWN, "down"),
     "reload": (DOWN, "down"),
+    "mig": (DOWN, "validating"),
     "validate": (DOWN, "validating"),
     "rollback_install": (DOWN, "down"),
     "rollback_prove": (DOWN, "down"),
     "rollback_reboot": (DOWN, "down"),
     "rollback_reload": (DOWN, "down"),
+    "rollback_mig": (DOWN, "validating"),
     "rollback_validate": (DOWN, "validating"),
     "rollback_start": (DOWN, "validating"),
     "quarantine": (DOWN, "down"),
@@ -32,12 +35,13 @@ STEPS = {
     "soak": (RETURN, "soaking"),
 }
 # A node on which these were begun is not as it was before; the others after a failure start what ran before, or say that it stays out of service.
-PUTTING_BACK = ("rollback_install", "rollback_prove", "rollback_reboot", "rollback_reload", "rollback_validate")
+PUTTING_BACK = ("rollback_install", "rollback_prove", "rollback_reboot", "rollback_reload", "rollback_mig", "rollback_validate")
 AFTERWARDS = ("rollback_start", "quarantine")
 # Whatever a ticket is for, and even when it ran out, it never keeps anybody from putting a node back.
 ALWAYS = PUTTING_BACK + AFTERWARDS
-# These may leave another driver, another kernel or stopped services on a node; what only looks, or starts what ran before, does not.
-CHANGING = tuple(name for name, (phase, dummy) in STEPS.items() if phase == DOWN and name not in AFTERWARDS + ("validate", "rollback_validate"))
+# These may leave another driver, another kernel, another MIG layout or stopped services on a node; what only looks, or starts what ran before, does not.
+LOOKING = ("validate", "rollback_validate")
+CHANGING = tuple(name for name, (phase, dummy) in STEPS.items() if phase == DOWN and name not in AFTERWARDS + LOOKING)
 # How far a dead controller came with a node: only its services were stopped; it was changed; it was being put back; it served again.
 STOPPED, CHANGED, PUT_BACK, SERVING = RESUMES = ("stopped", "changed", "put_back", "serving")
 IN_FLIGHT = ("draining", "down", "validating", "soaking")
@@ -130,11 +134,12 @@ class Node:
     attempt: int = 0
     went: t.Optional[int] = None  # the how manyth it was
     suspect: bool = False  # in flight when its controller died, or lost after it was changed, and not taken up again yet
-    diverted: bool = False  # in flight to another version when its controller died
+    diverted: bool = False  # in flight to another version or layout when its controller died
     proven: bool = False  # since the last step that changed it, whatever became of it then
     began: t.Optional[str] = None  # when it was given leave to drain last
     ticket: t.Optional[Ticket] = None
     order: str = ""  # an operator's word that leaves it out
+    layout: t.Dict[str, t.Any] = dataclasses.field(default_factory=dict)  # the MIG layout that is wanted; empty where none is
     ended: t.Optional[str] = None
     steps: t.List[Step] = dataclasses.field(default_factory=list)
 
@@ -183,9 +188,15 @@ class Nodes:
             counts[node.state] = counts.get(node.state, 0) + 1
         return counts
 
-    def waiting_before(self, position):
-        """Names of the nodes before this place of the order that have not gone."""
-        return [node.name for node in self.everything() if node.state == "pending" and node.position is not None and node.position < position]
+    def waiting_before(self, position, present=None, barred=None):
+        """Names of the nodes before this place of the order that have not gone.
+
+        PRESENT: a set of those that count (None: all). BARRED: answers by the failure domains of a node whether it does
+        not count (None: all do).
+        """
+        return [node.name for node in self.everything()
+                if node.state == "pending" and node.position is not None and node.position < position
+                and (present is None or node.name in present) and not (barred and barred(node.domains))]
 
 
 @dataclasses.dataclass
@@ -236,7 +247,7 @@ def _plan(view, event):
         node = Node(
             name, planned["state"], places.get(name), planned.get("from"), planned.get("to"), planned.get("from_kernel"), dict(planned.get("domains") or {}),
             bool(planned.get("canary")), planned.get("reason", ""), planned.get("failure", ""), planned.get("signature", ""),
-            order=planned.get("order", ""),
+            order=planned.get("order", ""), layout=dict(planned.get("layout") or {}),
         )
         if old is not None:
             node.attempt = old.attempt
@@ -248,7 +259,8 @@ def _plan(view, event):
             if planned.get("kept"):
                 node.ended = old.ended
             if planned.get("suspect"):
-                node.suspect, node.state, node.order, node.diverted = True, old.state, old.order, node.to_version != old.to_version
+                node.suspect, node.state, node.order = True, old.state, old.order
+                node.diverted = (node.to_version, node.layout) != (old.to_version, old.layout)
                 node.reason = "in flight when its controller died%s%s" % (
                     ", in step %s" % old.steps[-1].name if old.steps else "", ", after: " + old.reason if old.failure else "")
                 if not_taken_back(old):

@@ -10,6 +10,8 @@ the processes of the controller wait for their turn; PostgreSQL locks the rollou
 from __future__ import annotations
 
 import contextlib
+import functools
+import json
 import os
 import random
 import time
@@ -29,6 +31,11 @@ PATIENCE_S = 120.0
 # What SQLite says when waiting mends nothing.
 BROKEN = ("disk is full", "disk I/O error", "unable to open database file", "readonly database", "malformed", "not a database")
 PEEKS = "gpufleet_peeks"
+# What the meta table says of a ledger whose table of nodes has the column of their failure domains. A ledger of an
+# earlier version gets it, with its index, in the first transaction that writes to it; its rows are left as they are,
+# and the failure domains of a row without them are those of the node itself.
+PLACED = "node_domains"
+PLACE_INDEX = "gpufleet_node_place"
 DIRECTORY_MODE, FILE_MODE = 0o700, 0o600
 
 
@@ -36,8 +43,9 @@ class StoreError(Exception):
     """The database cannot be used; the message says what to do. It never holds a password."""
 
 
+@functools.lru_cache(maxsize=None)
 def tables():
-    """The tables, made anew for each engine so that this module can be read without SQLAlchemy."""
+    """The tables, the same for every engine. Made by a call, so that this module can be read without SQLAlchemy."""
     meta = sa.MetaData()
     ident = sa.String(200)
     time_text = sa.String(32)
@@ -58,7 +66,10 @@ def tables():
         sa.Column("position", sa.Integer),
         sa.Column("canary", sa.Boolean, nullable=False),
         sa.Column("body", sa.Text, nullable=False),  # the whole node as JSON
-        sa.Index("gpufleet_node_state", "rollout_id", "state"),
+        sa.Column("domains", sa.Text),  # its failure domains as JSON; null in a row of an earlier version
+        # Who is next, without a look at all that wait. No other index of states is beside it: PostgreSQL would take that
+        # one where it has no statistics.
+        sa.Index(PLACE_INDEX, "rollout_id", "state", "position"),
     )
     sa.Table(
         "gpufleet_event", meta,
@@ -80,6 +91,11 @@ def tables():
         sa.Column("body", sa.Text, nullable=False),
     )
     return meta
+
+
+if sa is not None:
+    # Each task of a rollout is done by a copy of the process that imports this, which then has them already.
+    tables()
 
 
 def default_url(artifact_dir):
@@ -113,6 +129,7 @@ class Store:
             sa.event.listen(self.engine, "begin", self._begin)
         self.meta = tables()
         self.table = {name[len("gpufleet_"):]: table for name, table in self.meta.tables.items()}
+        self.placed = False  # whether the ledger that was opened last has the column of failure domains
 
     @property
     def shown(self):
@@ -149,6 +166,7 @@ class Store:
         def once():
             tries.append(None)
             with self._turn(), self._open() as connection:
+                self._place(connection)
                 self._hold(connection, rollout_id)
                 answer = work(connection, len(tries) > 1)
                 connection.commit()
@@ -218,11 +236,35 @@ class Store:
                 connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7283465)")
             self.meta.create_all(connection, checkfirst=True)
             if connection.execute(sa.select(meta.c.value).where(meta.c.name == "schema_version")).first() is None:
-                connection.execute(sa.insert(meta).values(name="schema_version", value=SCHEMA_VERSION))
-        found = connection.execute(sa.select(meta.c.value).where(meta.c.name == "schema_version")).scalar()
-        if found != SCHEMA_VERSION:
+                connection.execute(sa.insert(meta), [
+                    {"name": "schema_version", "value": SCHEMA_VERSION}, {"name": PLACED, "value": "1"}])
+        found = dict(connection.execute(sa.select(meta.c.name, meta.c.value)).all())
+        if found.get("schema_version") != SCHEMA_VERSION:
             raise StoreError("The ledger %s has schema version %s, and this collection writes %s: use the collection that made it, or another ledger." % (
-                self.shown, found, SCHEMA_VERSION))
+                self.shown, found.get("schema_version"), SCHEMA_VERSION))
+        self.placed = PLACED in found
+
+    def _place(self, connection):
+        """Give a ledger of an earlier version the column of failure domains, in the transaction that writes to it first."""
+        if self.placed:
+            return
+        meta, node = self.table["meta"], self.table["node"]
+        if not self.sqlite:
+            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7283465)")
+        if connection.execute(sa.select(meta.c.value).where(meta.c.name == PLACED)).first() is None:
+            connection.exec_driver_sql("ALTER TABLE gpufleet_node ADD COLUMN domains TEXT")
+            connection.exec_driver_sql("DROP INDEX IF EXISTS gpufleet_node_state")
+            next(index for index in node.indexes if index.name == PLACE_INDEX).create(connection)
+            connection.execute(sa.insert(meta).values(name=PLACED, value="1"))
+        self.placed = True
+
+    def one_of(self, column, values, label):
+        """The condition that COLUMN is one of VALUES, however many: they are sent as one parameter, named LABEL."""
+        if self.sqlite:
+            query = sa.text("SELECT value FROM json_each(:%s)" % label).bindparams(**{label: json.dumps(sorted(values))})
+            return column.in_(query.columns(sa.column("value")))
+        texts = sa.ARRAY(sa.Text)
+        return column == sa.any_(sa.cast(sa.bindparam(label, sorted(values), type_=texts), texts))
 
     def _hold(self, connection, rollout_id):
         if self.sqlite:

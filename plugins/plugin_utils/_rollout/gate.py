@@ -82,7 +82,7 @@ def _drain(view, node, present, now):
     if earlier:
         return earlier
     out = _out_by_domain(view, node.name)
-    full = _domains(view, node, out)
+    full = _domains(view, node.domains, out)
     if full:
         return full
     draining = [other for other in view.nodes.having("draining") if other.name != node.name]
@@ -193,7 +193,7 @@ def _waves(view, node, present):
     if not first:
         return None
     # Thousands may wait; to name a few of them is enough.
-    left = list(itertools.islice((name for name in view.nodes.waiting_before(first) if present is None or name in present), NAMED + 1))
+    left = list(itertools.islice(view.nodes.waiting_before(first, present), NAMED + 1))
     left += [other.name for other in view.nodes.having(*state.IN_FLIGHT) if other.position is not None and other.position < first
              and (present is None or other.name in present)]
     return Decision("wait", "wave %d of %d begins when the one before it has ended: %s%s" % (
@@ -202,13 +202,12 @@ def _waves(view, node, present):
 
 def _ahead(view, node, present, out, room):
     """Nodes that the plan puts before this one and that could go now; it is enough to know as many as there is room for."""
-    first = []
-    for name in view.nodes.waiting_before(node.position if node.position is not None else 0):
-        if len(first) >= room:
-            break
-        if (present is None or name in present) and not _domains(view, view.nodes.get(name), out):
-            first.append(name)
-    return first
+    def barred(places):
+        return _domains(view, places, out) is not None
+
+    before = node.position if node.position is not None else 0
+    capped = bool(view.policy["domain_caps"])
+    return list(itertools.islice(view.nodes.waiting_before(before, present, barred if capped else None), room))
 
 
 def _out_by_domain(view, name):
@@ -222,11 +221,11 @@ def _out_by_domain(view, name):
     return out
 
 
-def _domains(view, node, out):
-    """How many nodes of one failure domain may be out at a time."""
+def _domains(view, places, out):
+    """How many nodes of one failure domain may be out at a time. PLACES: those of the node that would go, by key."""
     waits = None
     for key, cap in sorted(view.policy["domain_caps"].items()):
-        mine = domains.names(node.domains.get(key))
+        mine = domains.names(places.get(key))
         if not mine:
             return Decision("stop", "its %s is not known, and at most %d node%s of one may be out at a time: name it in gpufleet_domains, or by a group, and "
                             "run again" % (key, cap, "" if cap == 1 else "s"))

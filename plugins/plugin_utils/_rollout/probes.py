@@ -1,18 +1,43 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the look at the nodes before a rollout says of each, from the results of its tasks. Pure."""
+"""The state of each node before a rollout, from the results of the tasks that looked at it. Pure."""
 
 from __future__ import annotations
 
 import collections
+import dataclasses
+import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.versions import upstream
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import plan
 
 
-def judged(result):
-    """(verdict, complaint) of a gpu_health result; nothing of one that was not asked for."""
+@dataclasses.dataclass(frozen=True)
+class Probe:
+    """The state of a node before the rollout."""
+
+    name: str
+    reachable: bool = True
+    version: t.Optional[str] = None
+    package: t.Optional[str] = None  # the version of the packages it comes from
+    quarantined: str = ""  # the reason in its quarantine marker
+    error: str = ""
+    domains: t.Dict[str, str] = dataclasses.field(default_factory=dict)
+    stratum: str = ""  # what one canary can speak for: GPU model, kernel
+    at_work: t.Optional[bool] = None  # whether something computes on it now
+    kernel: t.Optional[str] = None  # the one that runs
+    next_kernel: t.Optional[str] = None  # the one that boots next
+    kernels: t.Optional[t.Tuple[str, ...]] = None  # those that can boot; None where that is not known
+    verdict: str = ""  # of the look at its GPUs, where it has the wanted version already
+    complaint: str = ""  # why that is not pass
+    unproven_in: str = ""  # another rollout that changed it last, and has not proven it
+    identity: t.Dict[str, t.Any] = dataclasses.field(default_factory=dict)  # which machine it is, as driver_audit tells
+    lacks: str = ""  # GPUs that other nodes of its model have
+    layout: t.Optional[bool] = None  # whether it has the wanted MIG layout; None where that was not asked, or is not known
+
+
+def judged(result: t.Optional[t.Mapping[str, t.Any]]) -> t.Tuple[str, str]:
+    """Return (verdict, complaint) of a gpu_health result; nothing of one that was not asked for."""
     result = result or {}
     if result.get("skipped") or not result:
         return "", ""
@@ -24,8 +49,34 @@ def judged(result):
     return verdict, " ".join(filter(None, bad[:3])) or str(result.get("msg") or "its health could not be read").split("\n", 1)[0]
 
 
-def gpus(audits):
-    """{node: {PCI device: number of GPUs}} of the nodes that answered, as driver_audit saw them on the bus."""
+# Of a GPU of which gpu_mig says so, in check mode, nothing else could be wanted.
+THERE = "same"
+# What gpu_mig refuses because of the layout itself; what else stands in its way may be gone when the node is drained. The last one is of the
+# playbook: the layout cannot be written in Slurm's configuration, so that the node could not be resumed.
+UNFIT = ("uncovered", "not_supported", "unknown_profile", "does_not_fit", "slurm_gres")
+# What a drain, or the reset that a layout asks for, does away with.
+PASSING = ("in_use",)
+
+
+def layout_looked_at(result: t.Optional[t.Mapping[str, t.Any]]) -> t.Tuple[t.Optional[bool], str, str]:
+    """Return (whether the layout is there, why the node cannot be examined, why the layout cannot be its) of gpu_mig in check mode.
+
+    An empty result is one of a node that was not asked, of which nothing is known.
+    """
+    result = result or {}
+    if not result or result.get("skipped") or result.get("unreachable"):
+        return None, "", ""
+    rows, failures = result.get("gpus") or [], result.get("failures") or []
+    said = " ".join(str(result.get("msg") or "gpu_mig gave no answer").split())
+    if any(failure.get("code") in UNFIT for failure in failures):
+        return None, "", said
+    if not rows or any(failure.get("code") not in PASSING for failure in failures):
+        return None, "its MIG layout could not be read: %s" % said, ""
+    return all(row.get("status") == THERE for row in rows), "", ""
+
+
+def gpus(audits: t.Mapping[str, t.Any]) -> t.Dict[str, t.Dict[str, int]]:
+    """Return {node: {PCI device: number of GPUs}} of the nodes that answered, as driver_audit saw them on the bus."""
     found = {}
     for name, audit in audits.items():
         devices = ((audit or {}).get("audit") or {}).get("pci") or []
@@ -33,12 +84,17 @@ def gpus(audits):
     return found
 
 
-def probe(name, audit, marker, places, health=None, unproven_in="", lacks=""):
-    """What is known of a node from driver_audit, node_claim (or a stat of the quarantine marker) and, where it has the version, gpu_health."""
+def probe(name: str, audit: t.Any, marker: t.Any, places: t.Dict[str, str], health: t.Any = None, unproven_in: str = "", lacks: str = "",
+          look: t.Any = None) -> Probe:
+    """Return what is known of a node from driver_audit, node_claim (or a stat of the quarantine marker) and, where it has the version, gpu_health.
+
+    LOOK: gpu_mig in check mode with the wanted layout, where one is wanted.
+    """
     audit, marker = audit or {}, marker or {}
     verdict, complaint = judged(health)
     if audit.get("unreachable") or marker.get("unreachable"):
-        return plan.Probe(name, reachable=False, error=str(audit.get("msg") or marker.get("msg") or ""), domains=places)
+        return Probe(name, reachable=False, error=str(audit.get("msg") or marker.get("msg") or ""), domains=places)
+    layout, unread, dummy = layout_looked_at(look)
     found = audit.get("audit") or {}
     mark = marker.get("quarantine", marker.get("stat"))
     versions = found.get("versions") or {}
@@ -51,6 +107,8 @@ def probe(name, audit, marker, places, health=None, unproven_in="", lacks=""):
         error = "%s. Remove the file if no rollout is at work on the node" % marker["problem"]
     elif marker.get("no_room"):
         error = "the node's own notes of the rollout could not be kept: %s. Make room, or set gpu_node_upgrade_state_dir" % marker["no_room"]
+    elif unread:
+        error = unread
     quarantined = "%s lies on the node" % mark.get("path", "a marker") if (mark or {}).get("exists") else ""
     kernel = found.get("kernel") or {}
     devices = sorted({str(item.get("device")) for item in found.get("pci") or []})
@@ -59,7 +117,7 @@ def probe(name, audit, marker, places, health=None, unproven_in="", lacks=""):
     if package and upstream(package) != version:
         package = None  # another driver is on disk than the one that runs
     users = found.get("compute_users")
-    return plan.Probe(name, version=version, package=package, quarantined=quarantined, error=error, domains=places, stratum=stratum,
-                      at_work=None if users is None else users > 0, kernel=kernel.get("running"), next_kernel=kernel.get("next_boot"),
-                      kernels=None if kernel.get("installed") is None else tuple(kernel["installed"]), identity=found.get("identity") or {},
-                      verdict=verdict, complaint=complaint, unproven_in=unproven_in, lacks=lacks)
+    return Probe(name, version=version, package=package, quarantined=quarantined, error=error, domains=places, stratum=stratum,
+                 at_work=None if users is None else users > 0, kernel=kernel.get("running"), next_kernel=kernel.get("next_boot"),
+                 kernels=None if kernel.get("installed") is None else tuple(kernel["installed"]), identity=found.get("identity") or {},
+                 verdict=verdict, complaint=complaint, unproven_in=unproven_in, lacks=lacks, layout=layout)

@@ -9,7 +9,7 @@ import urllib.parse
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import html, text
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import plan
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import order
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import report, timeline
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report.axis import Axis
 
@@ -103,7 +103,7 @@ def _card(name, node, opened):
         "where": ", ".join("%s %s" % item for item in sorted(node["domains"].items())), "step": report.failed_step(node), "canary": node["canary"],
         "reason": report.said(node) or "No reason was recorded.", "serves": report.SERVES.get(node["state"], "unknown"),
         "next": report.NEXT_STEP.get(node["state"], "Run the same playbook again: it looks at this node first."),
-        "change": "%s → %s" % (node["from"] or "unknown", node["to"] or "unknown"), "attempt": node["attempt"],
+        "change": "%s → %s" % (node["from"] or "unknown", report.wanted(node, "unknown")), "attempt": node["attempt"],
         "steps": [{"name": step["name"], "started": moment(step["started"], 19), "took": report.duration(step["started"], step["finished"]) or "-",
                    "status": step["status"], "bad": step["status"] == "failed"} for step in node["steps"]],
         "evidence": [{"href": "file://" + urllib.parse.quote(path), "words": path.rpartition("/")[2], "path": path} for path in node["evidence"]],
@@ -114,7 +114,7 @@ def _card(name, node, opened):
 
 def _row(name, node):
     return {"name": name, "state": words(node["state"]), "tone": TONE[node["state"]], "sign": SIGN[node["state"]], "took": report.took(node) or "-",
-            "where": ", ".join(node["domains"][key] for key in sorted(node["domains"])), "change": "%s → %s" % (node["from"] or "?", node["to"] or "?"),
+            "where": ", ".join(node["domains"][key] for key in sorted(node["domains"])), "change": "%s → %s" % (node["from"] or "?", report.wanted(node, "?")),
             "reason": report.said(node, report.REASON), "canary": node["canary"],
             "earlier": [] if node["state"] in report.WORST else ["attempt %d: %s: %s" % (one["attempt"], words(one["state"]), text.line(
                 one["reason"], report.REASON)) for one in node["earlier"]]}
@@ -195,7 +195,7 @@ def _groups(doc, names):
     for name in names:
         groups.setdefault(doc["nodes"][name]["domains"].get(key, ""), []).append(name)
     return [(place if place.startswith(key) else "%s %s" % (key, place), groups[place]) if place else ("other nodes" if key else "", groups[place])
-            for place in sorted(groups, key=plan.natural)]
+            for place in sorted(groups, key=order.natural)]
 
 
 def _timeline(doc, story, axis, end, large):

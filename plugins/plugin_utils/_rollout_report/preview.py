@@ -12,12 +12,12 @@ KINDS = ("install", "upgrade", "downgrade", "reinstall", "remove")
 
 
 def lines(previews):
-    """Lines about PREVIEWS, the results of driver_packages by node; those without one say nothing."""
+    """Lines about PREVIEWS, the results of driver_packages by node; those without one, or that cannot get the driver, say nothing."""
     alike = {}
     for name in sorted(previews):
         found = previews[name] if isinstance(previews[name], dict) else {}
         packages, transaction = (found.get("resolved") or {}).get("packages"), found.get("transaction")
-        if packages is not None and transaction is not None:
+        if packages is not None and transaction is not None and found.get("resolvable", True):
             alike.setdefault((_packages(packages), _changes(transaction)), []).append(name)
     said = []
     for (packages, changes), names in sorted(alike.items(), key=lambda item: (-len(item[1]), item[1])):

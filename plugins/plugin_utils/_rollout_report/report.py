@@ -81,6 +81,7 @@ def _node(node, in_run, earlier):
         "in_run": in_run,
         "from": node.from_version,
         "to": node.to_version,
+        "layout": node.layout.get("name", ""),
         "reason": node.reason,
         "failure": node.failure,
         "domains": node.domains,
@@ -275,13 +276,18 @@ def said(node, limit=None):
     return reason if node["in_run"] else "not part of this run%s" % (", " + reason if reason else "")
 
 
+def wanted(node, unknown="-"):
+    """Return what a node of the report was to get, on one line: its version and, where one was wanted, its MIG layout."""
+    return (text.line(node["to"]) or unknown) + (", MIG layout %s" % text.line(node["layout"]) if node["layout"] else "")
+
+
 def table(doc):
     """The summary as lines of plain text. What counts stands last, where the eye of a terminal rests."""
     rows = [("node", "state", "from", "to", "took", "reason")]
     folded = len(doc["nodes"]) > LISTED
     for name, node in doc["nodes"].items():
         if not (folded and node["state"] in ("done", "skipped", "pending") and not node["suspect"]):
-            rows.append((text.line(name), node["state"], text.line(node["from"]) or "-", text.line(node["to"]) or "-", took(node) or "-",
+            rows.append((text.line(name), node["state"], text.line(node["from"]) or "-", wanted(node), took(node) or "-",
                          said(node, REASON) or "-"))
     lines = text.columns(rows)
     if folded:
@@ -343,7 +349,7 @@ def markdown_text(doc):
         (name, str(entry["used"]), str(entry["limit"])) for name, entry in doc["budgets"].items())))
     some = [(name, node) for name, node in doc["nodes"].items() if len(doc["nodes"]) <= LISTED or node["state"] not in ("done", "skipped", "pending")]
     lines += markdown.section("Nodes", markdown.table(("node", "state", "from", "to", "took", "reason"), (
-        (name, node["state"], node["from"] or "-", node["to"] or "-", took(node) or "-", said(node)) for name, node in some)))
+        (name, node["state"], node["from"] or "-", wanted(node), took(node) or "-", said(node)) for name, node in some)))
     if len(some) < len(doc["nodes"]):
         lines += ["", "%s more are done, skipped or pending; report.json names them." % text.count(len(doc["nodes"]) - len(some), "node")]
     for name, node in some[:LISTED]:

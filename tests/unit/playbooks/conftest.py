@@ -25,7 +25,10 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
 from ansible_collections.gpufleet.lifecycle.tests.tools import workers
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collection, interpreter
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.stub.plugins.module_utils import stubnode
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import conftest as ledger_tests
 
+# The server of the ledger's own tests, one for all courses; pytest takes a fixture by the name under which it stands here.
+postgresql = ledger_tests.postgresql
 OLD, NEW = "1.0.1", "2.0.1"
 
 
@@ -68,6 +71,8 @@ class Result:
 
 
 class Fleet:
+    REAL = ("playbooks",)  # what is the checkout's own beside collection.REAL
+
     def __init__(self, directory, modules, shared=None):
         """SHARED is a collection that other fleets use too, and which nobody changes; without one it has its own."""
         self.directory = directory
@@ -96,7 +101,7 @@ class Fleet:
         """Have a collection that is no other fleet's, to be changed."""
         if self.collections != self.directory / "collections":
             self.collections = self.directory / "collections"
-            collection.make(self.collection, ["playbooks"])
+            collection.make(self.collection, self.REAL)
 
     def install_for_real(self):
         """The real role nvidia_driver in the place of its stub; its files are the nodes' own, and the controller has what they would compile."""
@@ -130,6 +135,34 @@ class Fleet:
             "gpu_scheduler_backends": ["slurm"], "gpu_scheduler_slurm_host": "login", "gpu_scheduler_slurm_node": "n-{{ inventory_hostname }}",
             "gpu_scheduler_slurm_bin_dir": str(self.nodes / "bin"), "gpu_scheduler_poll": 0.2, "gpu_scheduler_slice": 1,
             "gpu_scheduler_drain_timeout": 60, "gpu_scheduler_resume_timeout": 1}
+
+    def use_gres(self, *names):
+        """slurmctld reads these nodes from files of their own, which this collection may write; what a run needs to know of it."""
+        self.own_collection()
+        role, files = self.collection / "roles" / "gpu_scheduler", self.directory / "slurm"
+        role.unlink()
+        shutil.copytree(collection.ROOT / "roles" / "gpu_scheduler", role)
+        own, file = role / "vars" / "main.yml", "/proc/driver/nvidia-caps/mig-minors"
+        assert file in own.read_text()
+        own.write_text(own.read_text().replace(file, str(files / "minors")))
+        for name in ("nodes", "now"):
+            (files / name).mkdir(parents=True)
+        files.joinpath("minors").write_text("".join(
+            "gpu%d/gi%d/%s %d\n" % (gpu, instance, access, 100 * gpu + 10 * instance + number)
+            for gpu in range(2) for instance in range(7) for number, access in enumerate(("access", "ci0/access"))))
+        for name in names:
+            gres = self.read(name)["slurm"]["gres"]
+            (files / "nodes" / ("n-%s.conf" % name)).write_text("NodeName=n-%s CPUs=2 Gres=%s\n" % (name, gres))
+        for name, end in (("slurm.conf", ".conf"), ("gres.conf", ".gres.conf")):
+            (files / name).write_text("".join("Include nodes/n-%s%s\n" % (node, end) for node in names))
+        return {"gpu_scheduler_slurm_gres_dir": str(files / "nodes"), "gpu_scheduler_slurm_reconfigure": True, "gpu_scheduler_slurm_gres_timeout": 2}
+
+    def gres(self, name):
+        """Each Gres that slurmctld was given for the node, and how many MIG devices each GPU had then; and the lines of its gres.conf."""
+        files = self.directory / "slurm"
+        now, lines = files / "now" / ("n-" + name), files / "nodes" / ("n-%s.gres.conf" % name)
+        told = [(gres, int(devices)) for gres, devices in map(str.split, now.read_text().splitlines())] if now.exists() else []
+        return told, lines.read_text().splitlines()[1:] if lines.exists() else []
 
     def slurm(self, name):
         """The state of the node in Slurm, and what was done to it there."""

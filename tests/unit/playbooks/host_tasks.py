@@ -11,25 +11,37 @@ from __future__ import annotations
 import collections
 import re
 
-LIMIT, PREFLIGHT = 41, 3
-# What one scheduler adds to the way of a node, task by task. The limit is that of a node without one.
+LIMIT, PREFLIGHT = 60, 3
+# What one scheduler adds to the way of a node, task by task, beside what a node without one skips. The limit is that of a node without one.
 SCHEDULER = (
-    # Out of service, while the node holds no down slot: the role costs two before it works, and it is the role that knows the order of several schedulers.
-    "Drain the node in its schedulers | ansible.builtin.include_role",
+    # Out of service, while the node holds no down slot. It is the role that knows the order of several schedulers.
     "Validating arguments against arg spec 'drain' | ansible.builtin.validate_argument_spec",
-    "Drain it in each scheduler, in the order given, and see that nobody works on its GPUs | ansible.builtin.include_tasks",
+    "Ask Slurm, which comes second | ansible.builtin.include_tasks",
+    "Ask Kubernetes, which comes second | ansible.builtin.include_tasks",
+    "Drain it in Slurm, which comes first | ansible.builtin.include_tasks",
     "Drain the node in Slurm, and wait for its jobs | gpufleet.lifecycle.slurm_node",
+    "Drain it in Kubernetes | ansible.builtin.include_tasks",
+    "Drain it in Slurm, which comes second | ansible.builtin.include_tasks",
+    "Verify that its GPUs are idle | ansible.builtin.include_tasks",
     # Whose drain it is: a failure later on has to know whether it is ours to lift.
-    "Say how the node is in its schedulers | ansible.builtin.set_fact",
-    # Jobs were waited for, for hours perhaps: what the node is compared with later, and who computes on it, is read after that, judged, and kept.
-    "Take the baseline again | gpufleet.lifecycle.gpu_health",
-    "Refuse a node that fell ill while its jobs were waited for, or whose GPUs are at work all the same | ansible.builtin.fail",
-    "Keep it in the place of the first one | gpufleet.lifecycle.rollout_step",
+    "Set the facts of the node in its schedulers | ansible.builtin.set_fact",
     # Into service again, with the arguments that the drain validated.
-    "Resume the node | ansible.builtin.include_role",
-    "Put it back in each scheduler, in the opposite order | ansible.builtin.include_tasks",
+    "Resume it in Slurm, which came second | ansible.builtin.include_tasks",
+    "Resume it in Kubernetes | ansible.builtin.include_tasks",
+    "Resume it in Slurm, which came first | ansible.builtin.include_tasks",
     "Put the node back in Slurm | gpufleet.lifecycle.slurm_node",
-    "Say how the node is in its schedulers | ansible.builtin.set_fact",
+    "Set the facts of the node in its schedulers | ansible.builtin.set_fact",
+)
+# What a node in MIG mode has beside what another skips.
+MIG = (
+    "Step mig_clear | gpufleet.lifecycle.rollout_step",
+    "Destroy the MIG instances | gpufleet.lifecycle.gpu_mig",
+    "Judge the node without MIG instances | gpufleet.lifecycle.gpu_health",
+    "Refuse a node of which MIG hid something bad | ansible.builtin.fail",
+    "Step mig | gpufleet.lifecycle.rollout_step",
+    "Bring the MIG mode back, without instances | gpufleet.lifecycle.gpu_mig",
+    "Read what NVML does not tell while MIG instances exist | gpufleet.lifecycle.gpu_health",
+    "Make the MIG layout again | gpufleet.lifecycle.gpu_mig",
 )
 
 

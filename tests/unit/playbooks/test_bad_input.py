@@ -67,3 +67,11 @@ def test_a_node_that_could_keep_no_notes_is_refused_ahead_of_its_upgrade_and_oth
     planned = fleet.run("upgrade", "--check", rollout_failure_budget=2)
     assert "left out: a1, failed, could not be examined: the node's own notes of the rollout could not be kept" in planned.output
     assert "1. a2: driver" in planned.output
+
+
+@pytest.mark.parametrize("playbook", ["report", "rollout_control"])
+def test_a_limit_without_the_controller_is_no_success(fleet, playbook):
+    """Ansible itself ends a play without hosts well, and a rollout that was to be stopped would go on."""
+    fleet.add("a1")
+    result = fleet.run(playbook, "--limit", "a1")
+    assert result.rc == 2 and "localhost" in result.output and "no hosts matched" not in result.output

@@ -46,8 +46,8 @@ def end(process, number):
             process.wait(timeout=60)
 
 
-def all_of(fleet, **fields):
-    for name in NAMES:
+def all_of(fleet, names=NAMES, **fields):
+    for name in names:
         fleet.add(name, **fields)
 
 
@@ -124,7 +124,8 @@ def test_a_host_that_failed_in_an_earlier_play(fleet):
 
 @pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=ALSO_NEWEST), signal.SIGINT, signal.SIGKILL], ids=lambda number: number.name)
 def test_a_signal_ends_it_and_the_next_run_goes_on(fleet, number):
-    all_of(fleet, waits_in_install=True)
+    names = NAMES[:DOWN + 1]
+    all_of(fleet, names, waits_in_install=True)
     process = fleet.start("upgrade", rollout_max_down=DOWN, rollout_failure_budget=2, **PATIENCE)
     try:
         wait_for(lambda: "waits" in fleet.read("a1")["log"] and "waits" in fleet.read("a2")["log"])
@@ -134,9 +135,9 @@ def test_a_signal_ends_it_and_the_next_run_goes_on(fleet, number):
         process.wait()
         process.log.close()
     assert process.returncode != 0
-    assert fleet.recorded() == {"a1": "down", "a2": "down", "a3": "pending", "a4": "pending"}
+    assert fleet.recorded() == {"a1": "down", "a2": "down", "a3": "pending"}
     assert fleet.touched() == ["a1", "a2"]
-    for name in NAMES:
+    for name in names:
         fleet.change(name, waits_in_install=False)
     wait_for(lambda: not fleet.at_work())
     assert fleet.touched() == ["a1", "a2"], "nobody went on behind the controller's back"
@@ -145,7 +146,7 @@ def test_a_signal_ends_it_and_the_next_run_goes_on(fleet, number):
 
     result = fleet.run("upgrade", rollout_max_down=4, rollout_failure_budget=2, **PATIENCE)
     assert result.rc == 0
-    assert fleet.recorded() == dict.fromkeys(NAMES, "done")
+    assert fleet.recorded() == dict.fromkeys(names, "done")
     assert "a1: driver 1.0.1 -> 2.0.1, was in flight when its controller died" in result.output
-    assert [fleet.read(name)["log"].count("reboot into " + NEW) for name in NAMES] == [0, 1, 1, 1], "none was upgraded twice"
-    assert all(fleet.read(name)["running"] == ["nvidia-persistenced.service"] for name in NAMES)
+    assert [fleet.read(name)["log"].count("reboot into " + NEW) for name in names] == [0, 1, 1], "none was upgraded twice"
+    assert all(fleet.read(name)["running"] == ["nvidia-persistenced.service"] for name in names)

@@ -39,6 +39,19 @@ def test_a_node_that_was_lost_after_its_change_is_proven_or_put_back_however_lon
     assert "GPU 3 does not answer with driver 2.0.1" in last.report["nodes"]["a2"]["reason"]
 
 
+def test_a_node_that_was_done_and_is_sick_now_fails_the_next_run_and_is_not_touched(fleet):
+    fleet.add("a1")
+    assert fleet.run("upgrade").states == {"a1": "done"}
+    fleet.change("a1", sick_with=[NEW])
+    log = fleet.read("a1")["log"]
+    sick = fleet.run("upgrade")
+    assert sick.rc == 2 and sick.states == {"a1": "failed"} and sick.report["verdict"] == "failed" and fleet.read("a1")["log"] == log
+    assert sick.report["nodes"]["a1"]["reason"].startswith("was done earlier, and now: GPU 3 does not answer")
+    fleet.change("a1", sick_with=[])
+    well = fleet.run("upgrade")
+    assert well.rc == 0 and well.states == {"a1": "done"} and well.report["nodes"]["a1"]["from"] == OLD
+
+
 def test_what_a_play_of_ones_own_ignores_finishes_no_node(fleet):
     """Its errors are ignored from the outside, so that no rescue of the role is reached."""
     fleet.add("a1", sick_with=[NEW])

@@ -46,7 +46,7 @@ def test_the_report_comes_when_every_node_of_a_list_or_of_a_limit_fails(fleet, l
     result = fleet.run("upgrade", *arguments, rollout_failure_budget=5, rollout_common_cause=0, rollout_max_down=2, **extra)
     assert result.rc == 2
     assert (result.report["verdict"], bool(result.report["finished"])) == ("failed", True)
-    assert result.states == {"a1": "rolled_back", "a2": "rolled_back"}
+    assert result.states == {"a1": "rolled_back", "a2": "rolled_back"} and fleet.touched() == ["a1", "a2"], "others are kept out"
     assert recap(result.output) == dict({"a1": (0, 1), "a2": (0, 1)}, **({} if limited else {"localhost": (0, 1)}))
     said = last_words(result.output)
     assert re.search(r"^a1 +rolled_back +1.0.1 +2.0.1 .*the build of 2.0.1 failed", said, re.M), "the reason stands beside the node"
@@ -94,6 +94,8 @@ def test_what_stops_a_rollout_is_told_and_no_healthy_node_fails_for_it(fleet):
         fleet.add(name)
     result = fleet.run("upgrade")
     assert result.rc == 2 and recap(result.output) == {"a1": (0, 1), "a2": (0, 0), "a3": (0, 0), "localhost": (0, 1)}
+    assert result.states == {"a1": "rolled_back", "a2": "pending", "a3": "pending"} and fleet.touched() == ["a1"], "a spent budget leaves the rest"
+    assert "the build of 2.0.1 failed" in result.report["nodes"]["a1"]["reason"]
     before = result.output.rpartition("\nTASK [")[0]
     assert "No further node starts: the failure budget of 1 is spent by a1." in before, "when it happened, and not only at the end"
     said = last_words(result.output)
@@ -101,7 +103,7 @@ def test_what_stops_a_rollout_is_told_and_no_healthy_node_fails_for_it(fleet):
     assert "a1 (rolled back): Nothing tonight" in said and "run the same playbook again to go on" in said
 
     again = fleet.run("upgrade", "--limit", "a2")
-    assert again.rc == 0 and recap(again.output) == {"a2": (0, 0)}
+    assert again.rc == 0 and recap(again.output) == {"a2": (0, 0)} and fleet.touched() == ["a1", "a2"]
     assert "report: " in last_words(again.output), "also when all went well"
     report = again.report
     assert report["verdict"] == "complete" and again.states["a2"] == "done"
@@ -110,10 +112,19 @@ def test_what_stops_a_rollout_is_told_and_no_healthy_node_fails_for_it(fleet):
     assert "rollback_install" in [step["name"] for step in report["nodes"]["a1"]["steps"]]
 
 
-def test_check_mode_tells_little_of_each_node(fleet):
+def test_check_mode_says_what_would_happen_in_few_lines_and_changes_nothing(fleet):
     for number in range(8):
         fleet.add("a%d" % number)
+    fleet.add("b", no_index="the package index has no version of nvidia-driver.")
+    before = {path: path.stat().st_mtime_ns for path in fleet.nodes.rglob("*")}
     result = fleet.run("upgrade", "--check")
-    assert result.rc == 0 and "8 nodes would get nvidia-kernel-dkms 2.0.1-1: " in result.output
+    assert result.rc == 2 and "changed=0" in result.output
+    assert [name for name, (dummy, failed) in recap(result.output).items() if failed] == ["b"], "a node that could not get the driver does not pass"
+    assert "b: the package index has no version of nvidia-driver. Next step: update the package index." in result.output
+    assert {path: path.stat().st_mtime_ns for path in fleet.nodes.rglob("*")} == before
+    assert not fleet.artifacts.exists()
+    assert all("%d. a%d: driver 1.0.1 -> 2.0.1" % (number + 1, number) in result.output for number in range(8))
+    same = "8 nodes would get nvidia-kernel-dkms 2.0.1-1: a0, a1, a2, a3, a4 and 3 more\n  upgrade: nvidia-kernel-dkms"
+    assert result.output.count(same) == 1
     lines = result.output.splitlines()
-    assert len(lines) <= 60 + 20 * 8, "%d lines" % len(lines)
+    assert len(lines) <= 60 + 20 * 9, "%d lines" % len(lines)

@@ -37,8 +37,8 @@ def test_a_node_is_drained_upgraded_and_resumed(fleet):
     assert fleet.slurm("b1") == ("IDLE", "", []), "no scheduler of ours gives it work"
     assert "a1: drain (in slurm)" in result.output and "b1: drain (no scheduler is driven" in result.output
     assert not host_tasks.too_many(result.host_tasks, ["b1", "b1"]), host_tasks.too_many(result.host_tasks, ["b1", "b1"])
-    for name in ("a1", "a2"):
-        assert host_tasks.added(result.host_tasks, name, "b1") == sorted(host_tasks.SCHEDULER), "what a scheduler costs is listed, and no more"
+    for name, more in (("a1", ()), ("a2", host_tasks.MIG)):
+        assert host_tasks.added(result.host_tasks, name, "b1") == sorted(host_tasks.SCHEDULER + more), "what a scheduler and MIG cost is listed, and no more"
 
 
 def test_a_node_whose_jobs_do_not_end_is_not_touched_and_serves_again(fleet):
@@ -85,7 +85,7 @@ def test_a_node_is_looked_at_again_when_its_jobs_have_ended(fleet):
     assert json.loads((fleet.nodes / "a1" / "state" / "baseline.json").read_text()) == fleet.document("a1", "baseline")
     reasons = {name: node["reason"] for name, node in result.report["nodes"].items()}
     assert reasons["a2"].startswith("processes compute on its GPUs, nothing was changed: pid 4711."), "somebody works there beside Slurm"
-    assert reasons["a3"].startswith("unhealthy after its jobs had ended, nothing was changed: GPU 3 does not answer")
+    assert reasons["a3"].startswith("unhealthy before the upgrade, nothing was changed: GPU 3 does not answer")
     assert fleet.slurm("a2") == fleet.slurm("a3") == ("IDLE", "", [DRAIN, "resume"]) and fleet.touched() == ["a1"]
 
 
@@ -94,6 +94,9 @@ def test_a_node_that_was_drained_in_vain_is_resumed(fleet):
     result, first, other = test_upgrade_course.drained_in_vain(fleet, *arguments, **variables)
     assert result.rc == 2 and result.states == {first: "rolled_back", other: "pending"} and fleet.touched() == [first]
     assert fleet.slurm(first) == fleet.slurm(other) == ("IDLE", "", [DRAIN, "resume"])
+    node = result.report["nodes"][other]
+    assert node["reason"].startswith("drained, and not taken down: the failure budget of 1 is spent by %s" % first)
+    assert [step["name"] for step in node["steps"]] == ["prestage", "evidence", "drain"]
 
 
 def test_a_node_that_is_quarantined_stays_drained(fleet):
@@ -121,10 +124,10 @@ def test_a_node_that_its_scheduler_does_not_take_back_is_put_back_by_the_next_ru
     assert result.rc == 2 and result.states == dict.fromkeys(fleet.names, "quarantined"), "they do not serve"
     said = "not taken back by slurm: n-%s: slurmctld does not answer"
     reasons = {name: node["reason"] for name, node in result.report["nodes"].items()}
-    assert reasons["a1"].startswith("driver 2.0.1 runs and passed, and the node was " + said % "a1") and reasons["a1"].endswith("The next run asks again.")
-    assert reasons["a2"].startswith("unhealthy after its jobs had ended, nothing was changed: GPU 3 does not answer with driver 1.0.1. It was " + said % "a2")
+    assert reasons["a1"].startswith("driver 2.0.1 ") and said % "a1" in reasons["a1"]
+    assert reasons["a2"].startswith("unhealthy before the upgrade, nothing was changed: GPU 3 does not answer with driver 1.0.1. It was " + said % "a2")
     assert reasons["a3"].startswith("the build of 2.0.1 failed. The node is back on driver 1.0.1, which passed against its baseline. It was " + said % "a3")
-    assert reasons["a2"].endswith(" The next run takes it anew.") and " The next run takes it anew. Evidence of" in reasons["a3"]
+    assert reasons["a2"].endswith(" The next run tries again.") and " The next run tries again. Evidence of" in reasons["a3"]
     for name in fleet.names:
         assert fleet.slurm(name) == ("IDLE+DRAIN", "gpufleet:%s driver %s" % (ID, NEW), [DRAIN]), "not closed a second time, as a broken one is"
         assert not (fleet.nodes / name / "state" / "quarantine.json").exists(), "nothing keeps the next run away"

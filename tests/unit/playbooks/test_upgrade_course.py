@@ -60,7 +60,8 @@ def test_every_node_is_taken_once_and_a_second_run_takes_none(fleet):
     assert first.states == {"a1": "done", "a2": "done"}
     assert not host_tasks.too_many(first.host_tasks, fleet.names), host_tasks.too_many(first.host_tasks, fleet.names)
     assert host_tasks.once_for_all(first.host_tasks, fleet.names) == [
-        "Plan | gpufleet.lifecycle.rollout_plan", "Hand the order over | ansible.builtin.add_host"]
+        "Plan | gpufleet.lifecycle.rollout_plan",
+        "Hand the plan over to the next job | ansible.builtin.set_stats", "Hand the order over | ansible.builtin.add_host"]
     assert first.report["verdict"] == "complete" and first.report["finished"]
     for name in ("a1", "a2"):
         node = first.report["nodes"][name]
@@ -95,7 +96,7 @@ def test_every_node_is_taken_once_and_a_second_run_takes_none(fleet):
     assert second.rc == 0
     assert second.states == first.states
     assert [len(fleet.read(name)["log"]) for name in ("a1", "a2")] == [4, 4]
-    assert [len(tasks) for tasks in host_tasks.of_play(second.host_tasks, "Plan").values()] == [5, 3], "and nothing else for nodes that are done"
+    assert [len(tasks) for tasks in host_tasks.of_play(second.host_tasks, "Plan").values()] == [6, 3], "and nothing else for nodes that are done"
     assert "changed=0" in second.output and "changed=1" not in second.output
     # What hardware it should have is asked by every look that knows no baseline, and by the comparison; where nothing is said, nothing.
     assert expected(fleet, "a1") == {("baseline", 6), ("post", 6), ("adhoc", 6)}
@@ -337,27 +338,6 @@ def test_a_node_is_taken_by_hand_outside_of_any_rollout_and_not_inside_one_that_
     assert [path.name for path in bundles(fleet, "a1", "by-hand")] == ["1-before"]
 
 
-def test_a_spent_budget_leaves_the_rest_untouched(fleet):
-    fleet.add("a1", cannot_install=[NEW])
-    for name in ("a2", "a3"):
-        fleet.add(name)
-    result = fleet.run("upgrade")
-    assert result.rc == 2
-    assert result.states == {"a1": "rolled_back", "a2": "pending", "a3": "pending"}
-    assert fleet.touched() == ["a1"]
-    assert "the failure budget of 1 is spent by a1" in result.output
-    assert "the build of 2.0.1 failed" in result.report["nodes"]["a1"]["reason"]
-
-
-def test_when_every_node_fails_the_exit_status_and_the_report_say_so(fleet):
-    for name in ("a1", "a2"):
-        fleet.add(name, cannot_install=[NEW])
-    result = fleet.run("upgrade", rollout_failure_budget=3, rollout_max_down=2)
-    assert result.rc == 2
-    assert result.states == {"a1": "rolled_back", "a2": "rolled_back"}
-    assert (result.report["verdict"], bool(result.report["finished"])) == ("failed", True)
-
-
 def test_a_node_that_cannot_be_put_back_is_quarantined_and_holds_its_slot(fleet):
     fleet.add("a1", half_installs=[NEW], cannot_install=[OLD])
     fleet.add("a2")
@@ -435,20 +415,7 @@ def test_when_every_node_is_unreachable_in_the_middle_the_report_is_written(flee
     assert result.report["verdict"] == "failed"
 
 
-def test_check_mode_says_what_would_happen_and_changes_nothing(fleet):
-    for name in ("a1", "a2"):
-        fleet.add(name)
-    before = {path: path.stat().st_mtime_ns for path in fleet.nodes.rglob("*")}
-    result = fleet.run("upgrade", "--check")
-    assert result.rc == 0
-    assert {path: path.stat().st_mtime_ns for path in fleet.nodes.rglob("*")} == before
-    assert not fleet.artifacts.exists()
-    assert "1. a1: driver 1.0.1 -> 2.0.1" in result.output and "2. a2: driver 1.0.1 -> 2.0.1" in result.output
-    assert result.output.count("2 nodes would get nvidia-kernel-dkms 2.0.1-1: a1, a2\n  upgrade: nvidia-kernel-dkms") == 1
-    assert "changed=0" in result.output
-
-
-def test_limit_keeps_the_others_out_and_an_unknown_version_is_refused(fleet):
+def test_what_no_rollout_can_be_made_of_is_refused(fleet):
     for name in ("a1", "a2"):
         fleet.add(name)
     refused = fleet.run("upgrade", rollout_version="newest")
@@ -473,11 +440,6 @@ def test_limit_keeps_the_others_out_and_an_unknown_version_is_refused(fleet):
     ungated = fleet.run("upgrade", gpu_node_upgrade_rollout_mode="none")
     assert ungated.rc == 2 and "nodes would be taken without leave" in ungated.output
     assert fleet.touched() == [] and not fleet.artifacts.exists()
-
-    limited = fleet.run("upgrade", "--limit", "a2")
-    assert limited.rc == 0
-    assert limited.states == {"a2": "done"}
-    assert fleet.touched() == ["a2"]
 
 
 def test_a_killed_controller_is_followed_and_its_node_is_asked_first(fleet):
@@ -554,33 +516,30 @@ def test_a_node_that_fails_goes_back_to_the_kernel_that_ran_before(fleet):
 
 
 def test_rollback_takes_a_node_to_the_kernel_that_ran_before_and_proves_it(fleet):
-    """a1 goes back to the kernel that ran; a2's was removed meanwhile; a3 has one, and a4 is already on the one it had."""
+    """a1 goes back to the kernel that ran; a2's was removed meanwhile; a3 has one, and a4 is already on the one it had; b1's cannot be proven."""
     for name in ("a1", "a2"):
         fleet.add(name, kernels=[RAN, STAGED], next_kernel=STAGED)
     fleet.add("a3")
-    fleet.add("a4", kernels=[RAN, STAGED], next_kernel=STAGED)
-    assert fleet.run("upgrade", rollout_max_down=4).rc == 0
+    for name in ("a4", "b1"):
+        fleet.add(name, kernels=[RAN, STAGED], next_kernel=STAGED)
+    assert fleet.run("upgrade", rollout_max_down=5).rc == 0
     assert fleet.run("upgrade").rc == 0, "a second run of it records no other kernel"
     assert kernels(fleet)["a1"] == (STAGED, STAGED)
     fleet.change("a2", kernels=[STAGED])
     fleet.change("a4", kernel=RAN, next_kernel=RAN)
+    fleet.change("b1", no_default_kernel=True)
     planned = fleet.run("rollback", "--check", rollback_hosts="gpu_nodes", rollout_version="", rollout_max_down=4)
-    assert re.search(r"a1: driver 2.0.1 -> 1.0.1, kernel %s\n" % RAN, planned.output) and planned.output.count(", kernel " + RAN) == 1
+    assert all(re.search(r"%s: driver 2.0.1 -> 1.0.1, kernel %s\n" % (name, RAN), planned.output) for name in ("a1", "b1"))
+    assert planned.output.count(", kernel " + RAN) == 2
     assert "kernel %s, which ran with the version before, is not installed any more on a2" % RAN in planned.output
-    result = fleet.run("rollback", rollback_hosts="gpu_nodes", rollout_version="", rollout_max_down=4)
-    assert result.rc == 0, "a2 goes back with the kernel that it has"
-    assert kernels(fleet) == {"a1": (RAN, RAN), "a2": (STAGED, STAGED), "a3": (RAN, RAN), "a4": (RAN, RAN)}
-    assert {fleet.read(name)["loaded"] for name in fleet.names} == {OLD}
-    assert fleet.read("a1")["log"][-4:] == ["stop nvidia-persistenced.service", "installed " + OLD, "default kernel " + RAN, "reboot into " + OLD]
-
-
-def test_a_rollback_whose_kernel_is_not_proven_is_undone(fleet):
-    fleet.add("a1", kernels=[RAN, STAGED], next_kernel=STAGED)
-    assert fleet.run("upgrade").rc == 0
-    fleet.change("a1", no_default_kernel=True)
-    result = fleet.run("rollback", rollback_hosts="a1", rollout_version="")
+    result = fleet.run("rollback", rollback_hosts="gpu_nodes", rollout_version="", rollout_max_down=5, rollout_failure_budget=2)
+    # One whose kernel is not proven is undone: its rollback failed.
     assert result.rc == 2 and "Kernel %s is not made the default" % RAN in result.output
-    assert (fleet.read("a1")["loaded"], kernels(fleet)["a1"]) == (NEW, (STAGED, STAGED))
+    assert fleet.states("rollback-upgrade-" + NEW) == {"a1": "done", "a2": "done", "a3": "done", "a4": "done", "b1": "rolled_back"}, (
+        "a2 goes back with the kernel that it has")
+    assert kernels(fleet) == {"a1": (RAN, RAN), "a2": (STAGED, STAGED), "a3": (RAN, RAN), "a4": (RAN, RAN), "b1": (STAGED, STAGED)}
+    assert [fleet.read(name)["loaded"] for name in fleet.names] == [OLD, OLD, OLD, OLD, NEW]
+    assert fleet.read("a1")["log"][-4:] == ["stop nvidia-persistenced.service", "installed " + OLD, "default kernel " + RAN, "reboot into " + OLD]
 
 
 def test_an_operator_steers_a_rollout_while_it_runs(fleet):
@@ -594,10 +553,12 @@ def test_an_operator_steers_a_rollout_while_it_runs(fleet):
         assert fleet.run("rollout_control", rollout_verb="skip", rollout_nodes=["a2"], rollout_reason="its user needs it").rc == 0
         paused = fleet.run("rollout_control", rollout_verb="pause", rollout_reason="look at a1 first", rollout_user="kim")
         assert paused.rc == 0 and "paused by kim: look at a1 first" in paused.output and "run by process %d" % process.pid in paused.output
+        stopped = fleet.run("rollout_control", rollout_verb="stop", rollout_reason="x", rollout_idd="another")
+        assert stopped.rc == 2 and "rollout_idd is no variable of a rollout: did you mean rollout_id?" in stopped.output
         fleet.change("a1", waits_in_install=False)
         wait_for(lambda: fleet.read("a1")["loaded"] == NEW and fleet.states("upgrade-" + NEW).get("a1") == "done")
-        asked = fleet.began("a3", "Ask for leave: drain")
-        wait_for(lambda: fleet.began("a3", "Ask for leave: drain") >= asked + 2)
+        asked = fleet.began("a3", "Request a drain slot")
+        wait_for(lambda: fleet.began("a3", "Request a drain slot") >= asked + 2)
         assert fleet.touched() == ["a1"], "it asked for the free slot, and has no leave"
         broken = fleet.run("rollout_control", rollout_verb="break_lock", rollout_reason="x")
         assert broken.rc == 2 and "is being run by process %d" % process.pid in broken.output and "Wait for it, or end it first" in broken.output
@@ -623,22 +584,13 @@ def drained_in_vain(fleet, *arguments, **variables):
         wait_for(lambda: [name for name in fleet.names if "waits" in fleet.read(name)["log"]])
         first, = fleet.touched()
         other = {"a1": "a2", "a2": "a1"}[first]
-        wait_for(lambda: fleet.began(other, "Ask for leave: down"))
+        wait_for(lambda: fleet.began(other, "Request a down slot"))
         fleet.change(other, waits_in_install=False)
         fleet.change(first, waits_in_install=False)
         process.wait(timeout=1800)
     finally:
         output = fleet.ended(process)
     return conftest.Result(fleet, process, output), first, other
-
-
-def test_a_node_that_was_drained_in_vain_is_pending_again(fleet):
-    result, first, other = drained_in_vain(fleet)
-    assert result.rc == 2
-    assert result.states == {first: "rolled_back", other: "pending"}
-    assert fleet.touched() == [first]
-    assert result.report["nodes"][other]["reason"].startswith("drained, and not taken down: the failure budget of 1 is spent by %s" % first)
-    assert [step["name"] for step in result.report["nodes"][other]["steps"]] == ["prestage", "evidence", "drain"]
 
 
 def test_security_updates_come_before_the_driver_in_the_same_drain_and_without_them_no_driver(fleet):
@@ -667,7 +619,7 @@ def test_a_node_that_waited_for_its_slot_is_looked_at_again(fleet, patience, tur
         first, = fleet.touched()
         other = {"a1": "a2", "a2": "a1"}[first]
         # The first node holds the only slot until it is let go on. A node that is told to wait sees to the report meanwhile, and nobody else does now.
-        wait_for(lambda: fleet.began(other, "Ask for leave: down") >= turns)
+        wait_for(lambda: fleet.began(other, "Request a down slot") >= turns)
         report = fleet.artifacts / "rollouts" / ("upgrade-" + NEW) / "report.lock"
         seen = report.stat().st_mtime_ns
         wait_for(lambda: report.stat().st_mtime_ns != seen)
@@ -706,25 +658,28 @@ def test_one_node_of_a_rack_at_a_time_and_the_same_failure_twice_is_the_changes_
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "refused"),
     [
-        ["--start-at-task", "Install the driver"],
-        ["--start-at-task", "Stop what holds the GPUs"],
-        ["--start-at-task", "Upgrade the node, or in check mode say what would be done"],
-        ["--tags", "nvidia_driver_install"],
-        ["--tags", "never,always"],
-        ["--skip-tags", "always,untagged"],
-        ["--skip-tags", "all"],
+        # Without a task that runs there is none to refuse it: docs/reference/playbook-variables.md names these two ways. Tasks of an included role are
+        # among the names that no task has where Ansible looks for one.
+        (["--start-at-task", "Install the driver"], False),
+        (["--start-at-task", "Stop the services that hold the GPUs"], False),
+        (["--skip-tags", "always,untagged"], False),
+        (["--start-at-task", "Upgrade the node, or in check mode say what would be done"], True),
+        (["--tags", "nvidia_driver_install"], True),
+        (["--tags", "never,always"], True),
+        (["--skip-tags", "all"], True),
     ],
 )
-def test_no_option_of_ansible_slips_past_the_gate(fleet, arguments):
+def test_no_option_of_ansible_slips_past_the_gate(fleet, arguments, refused):
     fleet.add("a1")
-    fleet.run("upgrade", *arguments)
+    result = fleet.run("upgrade", *arguments)
     assert fleet.touched() == [] and fleet.read("a1")["loaded"] == OLD
+    assert (result.rc != 0) == refused
 
 
 @pytest.mark.parametrize("declined, state", [
-    ("Upgrade the node, or in check mode say what would be done", "pending"), ("Ask for leave: drain", "pending"), ("Ask for leave: down", "draining")])
+    ("Upgrade the node, or in check mode say what would be done", "pending"), ("Request a drain slot", "pending"), ("Request a down slot", "draining")])
 def test_going_task_by_task_slips_past_nothing(fleet, declined, state):
     """--step asks before every task; whoever declines the gate alone gets nowhere."""
     fleet.add("a1")

@@ -27,7 +27,7 @@ def server():
 
 def test_everybody_is_told_and_no_secret_is_written_anywhere(fleet, server):
     fleet.add("a1", sick_with=["1.0.1"])
-    fleet.environment["ANSIBLE_CALLBACKS_ENABLED"] = "gpufleet.lifecycle.rollout_progress"
+    fleet.environment["ANSIBLE_CALLBACKS_ENABLED"] = "gpufleet.lifecycle.hosttasks,gpufleet.lifecycle.rollout_progress"
     hook = {"url": server.url + "/hook-s3cr3t", "kind": "json", "timeout": 3}
     result = fleet.run("upgrade", "-vvv", rollout_webhook=hook, rollout_textfile_dir=str(fleet.directory / "collector"))
     assert result.rc == 2 and result.states == {"a1": "failed"}

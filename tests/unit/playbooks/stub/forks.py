@@ -24,8 +24,10 @@ import sys
 
 def imported():
     """What modules import, beside what is theirs alone; ansible-core 2.18 has not all of it."""
-    for name in ("ansible.module_utils.basic", "ansible.module_utils._internal._ansiballz._loader", "ansible.module_utils.service",
-                 "base64", "datetime", "runpy", "shutil", "subprocess", "tempfile", "zipfile", "zipimport"):
+    for name in (
+        "ansible.module_utils.basic", "ansible.module_utils._internal._ansiballz._loader", "ansible.module_utils.facts", "ansible.module_utils.service",
+        "base64", "datetime", "runpy", "shutil", "subprocess", "tempfile", "zipfile", "zipimport",
+    ):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     # The copies share the memory of all this as long as nobody writes to it.

@@ -5,13 +5,49 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import re
 import sys
+
+
+def configured(nodes, name):
+    """The Gres that slurmctld last read of the node in its files; None where no file has it."""
+    path = os.path.join(os.path.dirname(nodes), "slurm", "now", name)
+    if not os.path.exists(path):
+        return None
+    with open(path, encoding="utf-8") as stream:
+        return stream.read().splitlines()[-1].split()[0]
+
+
+def reconfigure(nodes):
+    """Read the files of the nodes; each Gres that changed is noted with the MIG devices that each GPU of the node had at that moment."""
+    base = os.path.join(os.path.dirname(nodes), "slurm")
+    with open(os.path.join(base, "lock"), "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for file in sorted(os.listdir(os.path.join(base, "nodes"))):
+            name = file[:-len(".conf")]
+            if file.endswith(".gres.conf") or not file.endswith(".conf"):
+                continue
+            with open(os.path.join(base, "nodes", file), encoding="utf-8") as stream:
+                found = re.search(r"(?m)^NodeName=\S+ .*Gres=(\S+)", stream.read())
+            gres = found.group(1) if found else "(null)"
+            with open(os.path.join(nodes, name[2:], "node.json"), encoding="utf-8") as stream:
+                node = json.load(stream)
+            if gres not in (configured(nodes, name) or node["slurm"]["gres"], node["slurm"].get("ignores")):
+                with open(os.path.join(base, "now", name), "a", encoding="utf-8") as stream:
+                    stream.write("%s %d\n" % (gres, node.get("mig_now", node.get("mig_devices", 0))))
 
 
 def main():
     nodes, command, *words = sys.argv[1:]
+    if words == ["show", "config"]:
+        print("SLURM_CONF = %s" % os.path.join(os.path.dirname(nodes), "slurm", "slurm.conf"))
+        return
+    if words == ["reconfigure"]:
+        reconfigure(nodes)
+        return
     fields = dict(word.lstrip("-").split("=", 1) for word in words if "=" in word)
     name = fields.get("nodename") or fields.get("nodelist") or words[2]
     path = os.path.join(nodes, name[2:], "node.json")
@@ -28,7 +64,8 @@ def main():
         for number in range(node.get("jobs", 0)):
             print("%d|kim|batch|RUNNING|1:00" % (4711 + number))
     elif words[0] == "show":
-        print("NodeName=%s CPUAlloc=%d\n   Gres=%s\n   NodeHostName=%s Version=22.05.8" % (name, node.get("jobs", 0), slurm.get("gres", "(null)"), name[2:]))
+        gres = configured(nodes, name) or slurm.get("gres", "(null)")
+        print("NodeName=%s CPUAlloc=%d\n   Gres=%s\n   NodeHostName=%s Version=22.05.8" % (name, node.get("jobs", 0), gres, name[2:]))
         print("   State=%s\n   BootTime=2026-11-21T08:00:00" % slurm.get("state", "IDLE"))
         if slurm.get("reason"):
             print("   Reason=%s [root@2026-11-21T22:47:07]" % slurm["reason"])

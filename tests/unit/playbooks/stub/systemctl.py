@@ -48,13 +48,14 @@ if command == "show":
 elif command == "start" and node["loaded"] in node.get("no_service_with", []):
     print("the stub was told so", file=sys.stderr)
     sys.exit(1)
-elif command in ("start", "stop"):
+elif command in ("start", "stop", "restart"):
     for name in names:
-        if command == "start" and name not in node["running"]:
+        if command != "stop" and name not in node["running"]:
             node["running"].append(name)
         if command == "stop" and name in node["running"]:
             node["running"].remove(name)
         node["log"].append("%s %s" % (command, name))
+        node["faults"] = [fault for fault in node.get("faults", []) if fault.get("until") != "%s %s" % (command, name)]
     store()
 elif command == "is-active":
     sys.exit(0 if set(names) <= set(node["running"]) else 3)

@@ -7,19 +7,24 @@ import dataclasses
 import datetime
 import multiprocessing
 import os
+import pathlib
 import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, state, store
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan_text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import plan as planning
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import LATER
 
 pytestmark = pytest.mark.cores
+ROOT = pathlib.Path(__file__).resolve().parents[5]
 
 sqlalchemy = pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
 
@@ -29,8 +34,9 @@ def book(tmp_path, url):
     return ledger.Ledger(str(tmp_path), "r1", url)
 
 
-def plan(transaction, *names, run="r", **states):
-    nodes = {name: {"state": states.get(name, "pending"), "from": "1.0", "to": "2.0", "domains": {"rack": "r1"}} for name in names}
+def plan(transaction, *names, run="r", racks=1, **states):
+    nodes = {name: {"state": states.get(name, "pending"), "from": "1.0", "to": "2.0", "domains": {"rack": "r%d" % (number % racks)}}
+             for number, name in enumerate(names)}
     order = [name for name in names if nodes[name]["state"] == "pending"]
     transaction.append("plan", run=run, rollout_id="r1", target="2.0", order=order, nodes=nodes, policy=limits.complete({}, 3), sha256="f")
 
@@ -97,7 +103,7 @@ def test_the_rows_are_what_the_events_amount_to(book):
 
 def test_the_stored_nodes_answer_as_those_in_memory_do(book):
     names = ["n%02d" % number for number in range(30)]
-    book.transact(lambda transaction: plan(transaction, *names, n03="lost", n04="skipped"))
+    book.transact(lambda transaction: plan(transaction, *names, racks=3, n03="lost", n04="skipped"))
     book.transact(lambda transaction: [go(transaction, name) for name in names[:3]])
 
     def compare(transaction):
@@ -107,7 +113,10 @@ def test_the_stored_nodes_answer_as_those_in_memory_do(book):
         stored = transaction.view.nodes
         memory = state.reduce(book.events() + transaction.added).nodes
         assert stored.count() == memory.count()
-        assert list(stored.waiting_before(8)) == list(memory.waiting_before(8))
+        for present in (None, set(), {"n01", "n04", "n05", "n06", "n10", "n29", "stranger"}, set(names)):
+            for barred in (None, lambda places: True, lambda places: places["rack"] == "r1", lambda places: places["rack"] == "r0"):
+                for before in (0, 8, 30):
+                    assert list(stored.waiting_before(before, present, barred)) == list(memory.waiting_before(before, present, barred))
         for states in (("done",), state.IN_FLIGHT, state.FAILED, ("pending", "skipped")):
             assert [node.name for node in stored.having(*states)] == [node.name for node in memory.having(*states)]
         assert [node.name for node in stored.everything()] == [node.name for node in memory.everything()]
@@ -125,27 +134,92 @@ def test_those_that_wait_are_read_in_batches_and_none_is_missed(book, monkeypatc
     test_the_stored_nodes_answer_as_those_in_memory_do(book)
 
 
-@pytest.mark.parametrize("policy, position", [({"max_down": 5}, 350), ({"max_down": 5, "waves": [10]}, 350)])
-def test_what_a_turn_of_the_gate_reads_does_not_grow_with_those_that_wait(book, monkeypatch, policy, position):
-    names = ["n%03d" % number for number in range(400)]
+NAMES = ["n%03d" % number for number in range(400)]
+
+
+def racks(full, number=1):
+    """By node its failure domains: NUMBER racks hold those before place FULL, each of the others has a rack of its own."""
+    return {name: {"rack": "r%d" % (place % number) if place < full else "r-" + name} for place, name in enumerate(NAMES)}
+
+
+WINDOW, WAVES, CAPS = {"max_down": 5}, {"max_down": 5, "waves": [10]}, {"max_down": 5, "domain_caps": {"rack": 1}}
+
+
+@pytest.mark.parametrize(
+    "policy, present, places, answer, first",
+    [
+        pytest.param(WINDOW, NAMES, racks(0), "wait", "n001", id="window"),
+        pytest.param(WINDOW, NAMES[340:], racks(0), "wait", "n340", id="window-most-gone"),
+        pytest.param(WINDOW, NAMES[180:], racks(0), "wait", "n180", id="window-the-first-half-gone"),
+        pytest.param(WINDOW, NAMES[:2] + NAMES[340:], racks(0), "wait", "n001", id="window-gone-in-between"),
+        pytest.param(WINDOW, NAMES[350:], racks(0), "go", "", id="window-all-before-it-gone"),
+        pytest.param(WAVES, NAMES, racks(0), "wait", "n001", id="waves"),
+        pytest.param(WAVES, NAMES[340:], racks(0), "wait", "n340", id="waves-most-gone"),
+        pytest.param(CAPS, NAMES, racks(0), "wait", "n001", id="caps"),
+        pytest.param(CAPS, NAMES[340:], racks(0), "wait", "n340", id="caps-most-gone"),
+        pytest.param(CAPS, NAMES, racks(340), "wait", "n340", id="caps-a-full-rack"),
+        pytest.param(CAPS, NAMES, racks(350), "go", "", id="caps-all-before-it-in-a-full-rack"),
+        pytest.param(CAPS, NAMES[320:], racks(340), "wait", "n340", id="caps-a-full-rack-most-gone"),
+        pytest.param(CAPS, NAMES, racks(340, 2), "wait", "n001, n003, n005, n007", id="caps-one-of-two-racks-full"),
+    ],
+)
+def test_what_a_turn_of_the_gate_reads_does_not_grow_with_those_that_wait(book, monkeypatch, policy, present, places, answer, first):
+    """Rows and calls are counted, and not time: 350 nodes are before the one that asks, and the first of them is down."""
     monkeypatch.setattr(ledger, "BATCH", 10)
-    read = []
-    batches = ledger.StoredNodes._stored_waiting_before
+    nodes = {name: {"state": "pending", "from": "1.0", "to": "2.0", "domains": places[name]} for name in NAMES}
+    complete = limits.complete(policy, len(NAMES))
+    event = {"run": "r", "rollout_id": "r1", "target": "2.0", "order": NAMES, "nodes": nodes, "policy": complete, "sha256": "f"}
+    book.transact(lambda transaction: transaction.append("plan", **event))
+    book.transact(lambda transaction: [go(transaction, NAMES[0], phase) for phase in ("drain", "down")])
+    batches, one, rows, asked = ledger.StoredNodes._waiting, ledger.StoredNodes.get, [], []
+    monkeypatch.setattr(ledger.StoredNodes, "_waiting", lambda self, *given: rows.append(batches(self, *given)) or rows[-1])
+    monkeypatch.setattr(ledger.StoredNodes, "get", lambda self, name: asked.append(name) or one(self, name))
+    decision = book.look(lambda view: gate.decide(view, state.DRAIN, NAMES[350], present))
+    assert decision.answer == answer and first in decision.reason, decision
+    assert len(rows) <= 3 and sum(len(batch) for batch in rows) <= 3 * ledger.BATCH
+    assert asked == [NAMES[350]], "no other node is read, for its failure domains neither"
 
-    def counted(self, before):
-        for row in batches(self, before):
-            read.append(row)
-            yield row
 
-    monkeypatch.setattr(ledger.StoredNodes, "_stored_waiting_before", counted)
-    book.transact(lambda transaction: plan(transaction, *names))
+def test_a_ledger_of_an_earlier_version_goes_on_and_gets_its_column_with_the_first_that_is_written(book, tmp_path, url, monkeypatch):
+    """Its rows say nothing of failure domains: those are asked of the nodes, until a row is written again."""
+    monkeypatch.setattr(ledger, "BATCH", 2)
+    names = ["n%02d" % number for number in range(12)]
+    book.transact(lambda transaction: plan(transaction, *names, racks=2))
+    with book.store.engine.begin() as connection:
+        for statement in ("DROP INDEX gpufleet_node_place", "ALTER TABLE gpufleet_node DROP COLUMN domains",
+                          "CREATE INDEX gpufleet_node_state ON gpufleet_node (rollout_id, state)",
+                          "DELETE FROM gpufleet_meta WHERE name = 'node_domains'"):
+            connection.exec_driver_sql(statement)
 
-    def ask(view):
-        view.policy = limits.complete(policy, len(names))
-        return gate.decide(view, state.DRAIN, names[position], names)
+    def columns(found):
+        with found.store.engine.connect() as connection:
+            inspector = sqlalchemy.inspect(connection)
+            return ("domains" in [column["name"] for column in inspector.get_columns("gpufleet_node")],
+                    sorted(index["name"] for index in inspector.get_indexes("gpufleet_node") if index["name"].startswith("gpufleet_")))
 
-    assert book.look(ask).answer == "wait"
-    assert 0 < len(read) <= 10, "of 350 that go before it"
+    def waiting(view):
+        return [list(view.nodes.waiting_before(9, present, lambda places: places["rack"] == "r0")) for present in (None, {"n01", "n04", "n07"})]
+
+    before, expected = (False, ["gpufleet_node_state"]), [["n01", "n03", "n05", "n07"], ["n01", "n07"]]
+    old = ledger.Ledger(str(tmp_path), "r1", url)
+    assert old.look(waiting) == expected and columns(old) == before, "who only reads changes no ledger"
+
+    def fail(transaction):
+        go(transaction, "n00")
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        old.transact(fail)
+    assert columns(old) == before, "all of a transaction or nothing"
+    assert ledger.Ledger(str(tmp_path), "r1", url).look(waiting) == expected
+    writer = ledger.Ledger(str(tmp_path), "r1", url)
+    assert writer.transact(lambda transaction: go(transaction, "n01") or waiting(transaction.view)) == [["n03", "n05", "n07"], ["n07"]]
+    assert columns(writer) == (True, ["gpufleet_node_place"])
+    later = ledger.Ledger(str(tmp_path), "r1", url)
+    assert later.look(waiting) == [["n03", "n05", "n07"], ["n07"]] and later.view().nodes.get("n01").state == "draining"
+    later.transact(lambda transaction: go(transaction, "n00"))
+    later.transact(lambda transaction: [transaction.append("state", run="r", node=name, state="pending") for name in ("n00", "n01")])
+    assert later.look(waiting) == expected, "rows with and without the column"
 
 
 def test_nothing_is_written_when_the_work_raises(book):
@@ -372,7 +446,7 @@ def test_two_that_were_lost_stop_the_next_run_too(book):
         book.transact(lambda transaction, name=name: go(transaction, name))
         book.transact(lambda transaction, name=name: transaction.append("state", run="r", node=name, state="lost", reason="gone", failure="lost"))
     book.transact(lambda transaction: transaction.append("end", run="r"))
-    found = [planning.Probe("a", reachable=False), planning.Probe("b", reachable=False), planning.Probe("c", version="1.0")]
+    found = [Probe("a", reachable=False), planning.Probe("b", reachable=False), planning.Probe("c", version="1.0")]
     planned_again(book, found, limits.complete({"max_down": 4}, 3))
     decision = book.look(lambda view: gate.decide(view, state.DRAIN, "c"))
     assert decision.answer == "stop" and "the failure budget of 1 is spent by a, b" in decision.reason
@@ -385,7 +459,7 @@ def test_the_share_of_failures_counts_every_node_that_ever_went(book):
         book.transact(lambda transaction, name=name: go(transaction, name))
         value = "rolled_back" if name in ("n00", "n01") else "done"
         book.transact(lambda transaction, name=name, value=value: transaction.append("state", run="r", node=name, state=value, failure="hard"))
-    found = [planning.Probe(name, version="2.0" if "n01" < name < "n20" else "1.0") for name in names]
+    found = [Probe(name, version="2.0" if "n01" < name < "n20" else "1.0") for name in names]
     planned_again(book, found, limits.complete({"failure_budget": 9, "failure_percent": 10, "common_cause": 0}, 40))
     view = book.view()
     assert (view.went, view.attempted) == (0, 20)
@@ -401,9 +475,9 @@ def test_a_pause_and_limits_and_skips_outlive_their_controller(book):
     book.transact(lambda transaction: transaction.append("control", verb="skip", node="b", **said))
     book.transact(lambda transaction: transaction.append("control", verb="skip", node="d", **said))
     book.transact(lambda transaction: transaction.append("control", verb="set_budget", policy={"max_down": 2, "node_s": 60}, **said))
-    found = [planning.Probe(name, version="1.0") for name in "abcd"]
+    found = [Probe(name, version="1.0") for name in "abcd"]
     made = planned_again(book, found, limits.complete({"max_down": 1, "node_s": 30}, 4))
-    lines = "\n".join(planning.describe(made, "r1"))
+    lines = "\n".join(plan_text.describe(made, "r1"))
     assert "paused by kim: why" in lines and "rollout_verb=resume" in lines
     assert "max_down is 2, as set_budget left it, and not 1" in lines
     assert "set_budget had node_s at 60 (not 900); rollout_node_s is given as 30 now, which holds" in lines
@@ -427,7 +501,7 @@ def test_a_pause_and_limits_and_skips_outlive_their_controller(book):
 def test_a_stop_whose_controller_died_waits_for_a_word(book):
     book.transact(lambda transaction: plan(transaction, "a", "b"))
     book.transact(lambda transaction: transaction.append("control", run="r", verb="stop", user="kim", reason="wrong version"))
-    planned_again(book, [planning.Probe(name, version="1.0") for name in "ab"])
+    planned_again(book, [Probe(name, version="1.0") for name in "ab"])
     view = book.view()
     assert view.stopped == "" and gate.decide(view, state.DRAIN, "a") == gate.Decision("wait", "paused by kim: wrong version (it was a stop)")
     book.transact(lambda transaction: transaction.append("control", run="s", verb="resume", user="kim", reason="the right one now"))
@@ -451,3 +525,14 @@ def test_a_node_that_drained_and_was_paused_for_hours_is_pending_again(book):
     assert book.transact(lambda transaction: down(transaction, 5)).answer == "stop"
     node = book.view().nodes.get("a")
     assert (node.state, node.ticket, node.went) == ("pending", None, None) and "its leave to drain is of" in node.reason
+
+
+def test_the_tables_are_there_once_the_store_was_imported_and_are_the_same_for_every_ledger(tmp_path):
+    """A task is done by a copy of the process that imported it."""
+    asked = "import tests.unit.conftest\nfrom %s import store\nprint(store.tables.cache_info().currsize)" % store.__name__.rpartition(".")[0]
+    found = subprocess.run([sys.executable, "-c", asked], cwd=str(ROOT), stdout=subprocess.PIPE, text=True, check=True)
+    assert found.stdout == "1\n"
+    one, other = (ledger.Ledger(str(tmp_path / name), "r1", "sqlite:///%s" % (tmp_path / name / "ledger.sqlite")) for name in "ab")
+    assert one.store.meta is other.store.meta
+    one.transact(lambda transaction: plan(transaction, "a"))
+    assert one.view().run == "r" and other.view().run is None, "and each has its own content"

@@ -12,7 +12,7 @@ import pytest
 from ansible.errors import AnsibleConnectionFailure
 from ansible.parsing.dataloader import DataLoader
 
-from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate, rollout_plan, rollout_step
+from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate, rollout_node, rollout_plan, rollout_step
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim_task
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger
 
@@ -39,7 +39,8 @@ class Controller:
                 return answer
             return self.on_node(node, **module_args)
 
-        arguments = dict({"artifact_dir": str(self.place), "ledger": self.url, "rollout_id": "r1"}, **arguments)
+        given = dict({"artifact_dir": str(self.place), "ledger": self.url, "rollout_id": "r1"}, **arguments)
+        arguments = {name: value for name, value in given.items() if value is not None}
         task = mock.Mock(args=arguments, async_val=0, check_mode=check, diff=False, action="x", environment=None)
         action = plugin.ActionModule(task, mock.Mock(), mock.Mock(check_mode=check), DataLoader(), mock.Mock(), None)
         action._load_name, action._shared_loader_obj, action._execute_module = "x", mock.Mock(), execute
@@ -100,6 +101,19 @@ def test_a_node_is_taken_with_leave_and_given_up_when_it_is_done(one):
     one.step(name="drain")
     assert len(one.calls) == 2, "a step asks nothing of the node"
     assert not one.step(state="done").get("failed") and claim_of(one) is None and claim_of(one, "b")
+
+
+def test_who_was_told_another_version_than_the_plans_gets_no_leave_and_takes_no_step(one):
+    one.plan()
+    refused = one.gate(version="3.0")
+    assert refused["failed"] and "The plan takes a to 2.0" in refused["msg"]
+    assert (one.node().state, one.node().attempt, one.node().ticket) == ("pending", 0, None) and claim_of(one) is None
+    assert one.gate(version="2.0")["answer"] == "go"
+    before = one.node()
+    for told in ({"name": "drain"}, {"state": "failed"}, {"failed": "it broke"}):
+        refused = one.step(version="3.0", **told)
+        assert refused["failed"] and "The plan takes a to 2.0" in refused["msg"] and one.node() == before, told
+    assert not one.step(name="drain", version="2.0").get("failed") and one.node().steps[-1].name == "drain"
 
 
 @pytest.mark.parametrize("ended, left", [("done", None), ("rolled_back", None), ("failed", None), ("pending", None), ("quarantined", "quarantined"),
@@ -212,6 +226,46 @@ def test_a_quarantined_node_is_left_out_and_refuses_nobody(one, two):
     (one.nodes / "a" / "quarantine.json").unlink()
     assert "quarantined by rollout r1" in two.plan(rollout_id="r3")["msg"]
     assert one.plan()["order"] == ["b", "a"] or one.plan()["order"] == ["a", "b"], "its own rollout takes it again"
+
+
+def test_a_node_that_was_put_in_quarantine_since_the_plan_is_left_alone_and_takes_a_slot_but_no_failure(one):
+    one.plan(max_down=1, failure_budget=1)
+    (one.nodes / "a").mkdir(exist_ok=True)
+    (one.nodes / "a" / "quarantine.json").write_text("{}")
+    refused = one.gate()
+    assert refused["failed"] and str(one.nodes / "a" / "quarantine.json") in refused["msg"]
+    node = one.node()
+    assert (node.state, node.failure) == ("quarantined", "sick") and claim_of(one) is None
+    assert one.gate("b", patience_s=0)["answer"] != "go", "it holds the only down slot"
+    (one.nodes / "a" / "quarantine.json").unlink()
+    assert sorted(one.plan()["order"]) == ["a", "b"], "it goes once it is back"
+
+
+def flight_of(controller, node="a", **more):
+    given = {"rollout_id": None, "marks": controller.on_node(node)}
+    return controller.act(rollout_node, node, **dict(given, **more))
+
+
+@pytest.mark.parametrize("marks", [None, {}, {"unreachable": True, "msg": "no route"}])
+def test_what_a_rollout_has_in_flight_is_told_by_its_ledger_and_by_the_node(one, tmp_path, marks):
+    more = {} if marks is None else {"marks": marks}
+    assert flight_of(one, **more) == {"held": "", "states": {}, "changed": False}, "there is no ledger yet"
+    one.plan()
+    assert flight_of(one, **more)["held"] == "" and flight_of(one, **more)["states"] == {"r1": "pending"}
+    one.gate()
+    one.step(documents={"baseline": {"of": "a"}}, name="drain")
+    told = flight_of(one, baseline=True, **more)
+    assert "rollout r1 has it in flight (draining" in told["held"] and told["baseline"] == {"of": "a"}
+    elsewhere = flight_of(one, ledger="sqlite:///%s" % (tmp_path / "another.sqlite"), **more)
+    assert ("rollout r1 (attempt 1" in elsewhere["held"]) is (marks is None), "the node itself says so to every ledger"
+    assert flight_of(one, "b", **dict(more, marks=marks or one.on_node("b")))["held"] == ""
+    one.step(state="done")
+    assert flight_of(one, **more)["held"] == "" and flight_of(one, **more)["states"] == {"r1": "done"}
+
+
+def test_a_claim_that_was_not_read_counts_as_one_that_is_held(one):
+    assert "no room" in flight_of(one, marks={"failed": True, "msg": "no room"})["held"]
+    assert flight_of(one, ledger="mysql://x")["failed"]
 
 
 def resumed(one):

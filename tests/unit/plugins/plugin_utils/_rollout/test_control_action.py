@@ -16,6 +16,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_control
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, owner, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, plan
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 
 pytestmark = pytest.mark.cores
 
@@ -32,7 +33,7 @@ def book(tmp_path, url):
 def planned(book, who, ago_s=0, domains=()):
     def work(transaction):
         owner.claim(transaction, "r1", "run1", ["a", "b"], who, now=datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(seconds=ago_s))
-        found = [plan.Probe(name, version="1.0", domains=dict(domains)) for name in "ab"]
+        found = [Probe(name, version="1.0", domains=dict(domains)) for name in "ab"]
         transaction.append("plan", run="run1", **plan.event(plan.build("2.0", found, limits.complete({}, 2)), "r1"))
 
     book.transact(work)

@@ -13,7 +13,8 @@ from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate, rollout_plan
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan, plan_text
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import view_of
 
 pytestmark = pytest.mark.cores
@@ -109,6 +110,6 @@ def test_the_gate_compares_names_and_not_lists(mine, others, answer):
 
 
 def test_the_estimate_counts_every_domain():
-    found = [plan.Probe(name, version="1.0", domains={"rack": racks}) for name, racks in (("a", "r1, r2"), ("b", "r1"), ("c", "r2"))]
+    found = [Probe(name, version="1.0", domains={"rack": racks}) for name, racks in (("a", "r1, r2"), ("b", "r1"), ("c", "r2"))]
     made = plan.build("2.0", found, limits.complete({"max_down": 3, "domain_caps": {"rack": 1}}, 3))
-    assert plan.estimate(made, 100) == (100, 200)
+    assert plan_text.estimate(made, 100) == (100, 200)

@@ -9,8 +9,8 @@ import time
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.plan import Probe
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan, plan_text
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 
 POLICY = limits.complete({}, 10)
 
@@ -58,7 +58,7 @@ def test_idle_nodes_go_first_where_the_order_is_free(loads, expected):
     assert {name: node["load"] for name, node in one.nodes.items()} == {name: {"i": "idle", "u": "", "w": "at work"}[name[-1]] for name in loads.split()}
     for name in one.order:
         word = {"i": ", idle", "u": "2.0", "w": ", at work"}[name[-1]]
-        assert [line for line in plan.describe(one, "r") if " %s (" % name in line][0].endswith(word)
+        assert [line for line in plan_text.describe(one, "r") if " %s (" % name in line][0].endswith(word)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_node_goes_back_with_the_kernel_that_ran(now, following, installed, ex
     plain = plan.build("", found, POLICY, targets={"a": "1.0", "b": "1.0"})
     made = plan.build("", found, POLICY, targets={"a": "1.0", "b": "1.0"}, kernels={"a": "k1"})
     assert made.nodes["a"].get("to_kernel") == expected and "to_kernel" not in made.nodes["b"] and made.nodes["a"]["from_kernel"] == now
-    lines = plan.describe(made, "r")
+    lines = plan_text.describe(made, "r")
     assert ("  1. a: driver 2.0 -> 1.0%s" % (", kernel k1" if expected else "")) in lines
     kept = "  kernel k1, which ran with the version before, is not installed any more on a: the driver goes back, the kernel stays"
     assert (kept in lines) == ("k1" not in installed)
@@ -148,6 +148,9 @@ def test_canaries_go_first_in_the_order_given():
         (Probe("a", version="2.0", verdict="pass", unproven_in="x"), None, "pending", ""),
         (Probe("a", version="2.0", verdict="pass", unproven_in="x"), "done", "pending", ""),
         (Probe("a", version="2.0"), "done", "done", ""),
+        (Probe("a", version="2.0", verdict="pass"), "done", "done", ""),
+        (Probe("a", version="2.0", verdict="unknown", complaint="busy"), "done", "done", ""),  # a look that tells nothing takes no proof away
+        (Probe("a", version="2.0", verdict="fail", complaint="no driver is loaded"), "done", "failed", "was done earlier, and now: no driver is loaded"),
         (Probe("a", version="1.0"), "done", "pending", ""),  # the node is believed, not the ledger
         (Probe("a", version="1.0"), "rolled_back", "pending", ""),
         (Probe("a", version=None), None, "failed", "no driver was found"),
@@ -167,6 +170,24 @@ def test_what_the_plan_says_of_a_node(probe, previous, expected, words):
     assert made.nodes["a"]["state"] == expected
     assert words in made.nodes["a"]["reason"]
     assert made.order == (["a"] if expected == "pending" else [])
+
+
+@pytest.mark.parametrize("layout", [{}, {"name": "small", "config": {}}])
+@pytest.mark.parametrize("verdict, expected", [("pass", "done"), ("fail", "failed"), ("unknown", "failed"), ("", "failed")])
+def test_a_node_that_was_done_and_is_found_sick_costs_no_budget_and_is_done_again_by_a_look_that_passes(verdict, expected, layout):
+    steps = [state.Step("install", "2026-01-01T00:00:00.000Z", "2026-01-01T00:01:00.000Z", "ok")]
+    view = story(state.Node("a", "done", to_version="2.0", attempt=1, proven=True, steps=steps, from_kernel="k1", layout=layout,
+                            ended="2026-01-01T00:02:00.000Z"), finished="2026-01-01T00:03:00.000Z")
+    wanted = {"a": layout} if layout else None
+    for number, found in enumerate(["fail", verdict], start=2):
+        probe = Probe("a", version="2.0", kernel="k2", verdict=found, complaint="no driver is loaded", layout=True if layout else None)
+        made = plan.build("2.0", [probe], POLICY, previous=view, layouts=wanted)
+        view = state.apply(view, dict(plan.event(made, "x"), event="plan", run=str(number), time="2026-01-0%dT00:00:00.000Z" % number))
+        node = view.nodes.get("a")
+        assert made.order == [] and (node.from_version, node.from_kernel, node.proven, node.attempt, node.steps) == ("1.0", "k1", True, 1, steps)
+        assert node.state == (expected if number == 3 else "failed")
+        assert not limits.charged(view.nodes.having(*state.FAILED)) and state.verdict(view, True) == ("complete" if node.state == "done" else "failed")
+        state.apply(view, {"event": "end", "run": str(number), "time": "2026-01-0%dT00:01:00.000Z" % number})
 
 
 @pytest.mark.parametrize("value", state.IN_FLIGHT)
@@ -209,7 +230,7 @@ def test_a_node_that_its_schedulers_kept_out(version, steps, marker, finished, p
     assert (node.state, node.suspect, made.nodes["a"].get("again")) == (planned, taken_up, again)
     if taken_up:
         assert node.reason == "they said no" and state.reached([step.name for step in node.steps]) == state.SERVING and made.nodes["a"]["from"] == "1.0"
-        assert "died" not in "".join(plan.describe(made, "r"))
+        assert "died" not in "".join(plan_text.describe(made, "r"))
 
 
 @pytest.mark.parametrize("steps, version, suspect", [
@@ -294,7 +315,7 @@ def test_ten_thousand_nodes_are_planned_in_ten_seconds_of_cpu_and_none_is_forgot
     found = [taken("gpu-%d-%d" % (rack, number), rack, number) for rack in range(100) for number in range(100)]
     began = time.process_time()
     made = plan.build("2.0", found, limits.complete(policy, len(found)), canaries_per_stratum=2)
-    lines = plan.describe(made, "x", 900)
+    lines = plan_text.describe(made, "x", 900)
     used = time.process_time() - began
     assert used < 10, "%.1f s of CPU time" % used
     assert len(made.order) == 9900 and set(made.order) | {probe.name for probe in found if probe.version == "2.0"} == {probe.name for probe in found}
@@ -337,7 +358,7 @@ def test_neighbours_in_the_order_share_no_domain_of_the_tightest_cap():
 def test_how_long_it_will_take(count, policy, canaries, expected):
     found = [Probe("n%02d" % number, version="1.0", domains={"rack": "r%d" % (number % 2)}) for number in range(count)] or [Probe("x", version="2.0")]
     made = plan.build("2.0", found, limits.complete(policy, 10), canaries=[probe.name for probe in found[:canaries]])
-    assert plan.estimate(made, 100) == expected
+    assert plan_text.estimate(made, 100) == expected
 
 
 def test_one_version_for_all_goes_before_what_the_inventory_has():
@@ -353,7 +374,7 @@ def test_an_approval_does_not_change_what_is_approved():
 
 def test_the_plan_for_people():
     made = plan.build("2.0", probes("a-r1") + [Probe("b-r2", version="2.0", verdict="pass")], POLICY)
-    lines = plan.describe(made, "x")
+    lines = plan_text.describe(made, "x")
     assert lines[0].startswith("Rollout x: 1 of 2 nodes to 2.0, at most 1 down at a time, stop at 1 failed (plan ")
     assert lines[1:] == ["  1. a-r1 (rack_r1): driver 1.0 -> 2.0", "  left out: b-r2, skipped, already at 2.0"]
 
@@ -372,7 +393,7 @@ def test_a_canary_that_was_in_flight_when_its_controller_died_is_one_again(value
     for named in (["z-r9"], []):
         made = plan.build("2.0", probes("a-r1", "z-r9"), POLICY, previous=left, canaries=named)
         assert (made.order, made.suspects, made.canaries) == (["z-r9", "a-r1"], ["z-r9"], ["z-r9"])
-        assert any("z-r9" in line and "was in flight when its controller died, canary" in line for line in plan.describe(made, "x"))
+        assert any("z-r9" in line and "was in flight when its controller died, canary" in line for line in plan_text.describe(made, "x"))
     assert plan.build("2.0", probes("a-r1", "z-r9"), POLICY, previous=story(state.Node("z-r9", value)), canaries=["z-r9"]).canaries == ["z-r9"]
 
 
@@ -456,7 +477,7 @@ def test_failures_outside_the_limit_count_in_a_run_that_goes_on(finished, value,
         view = state.Rollout(nodes=state.Nodes([left]))
         state.apply(view, dict(plan.event(made, "x"), event="plan", time="2026-01-02T00:00:00.000Z", run="2"))
         assert gate.decide(view, state.DRAIN, "a-r1").answer == "stop", "the budget of 1 is spent"
-        assert any("failures count on: z" in line for line in plan.describe(made, "x"))
+        assert any("failures count on: z" in line for line in plan_text.describe(made, "x"))
 
 
 @pytest.mark.parametrize("value", ["rolled_back", "failed"])
@@ -466,11 +487,11 @@ def test_failures_stand_in_a_run_that_goes_on_and_are_tried_again_in_a_new_one(v
     going_on = plan.build("2.0", found, POLICY, previous=story(left))
     node = going_on.nodes["a"]
     assert (going_on.order, node["state"], node["failure"], node["signature"], node["reason"]) == (["b"], value, "hard", "s", "GPU 3 is gone")
-    assert any("run before did not end" in line for line in plan.describe(going_on, "x")) and any(
-        "failures count on: a" in line and "rollout_verb=retry" in line for line in plan.describe(going_on, "x"))
+    assert any("run before did not end" in line for line in plan_text.describe(going_on, "x")) and any(
+        "failures count on: a" in line and "rollout_verb=retry" in line for line in plan_text.describe(going_on, "x"))
     anew = plan.build("2.0", found, POLICY, previous=story(left, finished="2026-01-01T00:00:00.000Z"))
     assert anew.order == ["a", "b"] and anew.nodes["a"].get("failure", "") == ""
-    assert "1. a: driver 1.0 -> 2.0, tried again after: %s, GPU 3 is gone" % value in "\n".join(plan.describe(anew, "x"))
+    assert "1. a: driver 1.0 -> 2.0, tried again after: %s, GPU 3 is gone" % value in "\n".join(plan_text.describe(anew, "x"))
     sick = plan.build("2.0", found, POLICY, previous=story(state.Node("a", "failed", failure="sick")))
     assert sick.order == ["a", "b"], "it is examined again"
 

@@ -15,6 +15,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate, rollout_plan, rollout_report
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, owner
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, plan, probes
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import publish
 
 pytestmark = pytest.mark.cores
@@ -79,7 +80,7 @@ def test_a_node_that_a_rollout_of_another_ledger_holds_is_not_finished_by_its_ve
 def act(tmp_path, url):
     """act(names, forks, option=...) plans; act.book is the ledger."""
 
-    def run(names="ab", forks=50, check=False, plugin=rollout_plan, **more):
+    def run(names="ab", forks=50, check=False, plugin=rollout_plan, hosts=None, **more):
         arguments = dict({"artifact_dir": str(tmp_path), "ledger": url, "rollout_id": "r1"}, **more)
         if plugin is rollout_plan:
             arguments = dict({"target": "2.0", "audits": {name: audit() for name in names}, "markers": {name: {"stat": {}} for name in names}}, **arguments)
@@ -87,7 +88,7 @@ def act(tmp_path, url):
         action = plugin.ActionModule(task, mock.Mock(), mock.Mock(check_mode=check), DataLoader(), mock.Mock(), None)
         action._load_name = "x"
         action._shared_loader_obj = mock.Mock()
-        return action.run(task_vars={"ansible_forks": forks, "inventory_hostname": names[0]})
+        return action.run(task_vars={"ansible_forks": forks, "inventory_hostname": names[0], "hostvars": hosts or {}})
 
     run.book = ledger.Ledger(str(tmp_path), "r1", url)
     return run
@@ -98,6 +99,33 @@ def test_a_version_of_the_command_line_that_is_not_the_plans_is_refused(act):
     assert refused["failed"] and refused["msg"].startswith(
         "nvidia_driver_version is 3.0 on the command line (-e), which goes before everything, and the plan takes a to 2.0.")
     assert not act(given_version="2.0").get("failed")
+
+
+JOB = {"id": 42, "template": "upgrade", "workflow": "7", "workflow_name": "driver upgrade", "user": "kim"}
+
+
+@pytest.mark.parametrize("check", [False, True], ids=["run", "check"])
+@pytest.mark.parametrize("host", ["", "localhost", "store"])
+def test_in_a_job_of_awx_a_local_ledger_or_no_place_for_files_is_refused_and_leaves_nothing(act, url, tmp_path, check, host):
+    made = act(check=check, job=JOB, hosts={name: {"gpufleet_artifact_host": host} for name in "ab"})
+    if url.startswith("sqlite"):
+        assert made["failed"] and "AWX job 42" in made["msg"] and "rollout_ledger" in made["msg"], made
+    elif host != "store":
+        assert made["failed"] and "AWX job 42" in made["msg"] and "gpufleet_artifact_host" in made["msg"], made
+    else:
+        assert not made.get("failed") and any("AWX job 42" in line for line in made["lines"]), made
+        return
+    assert act.book.events() == [] and list(tmp_path.iterdir()) == []
+
+
+def test_the_ledger_records_the_job_with_the_plan_and_as_its_owner(act, url):
+    if url.startswith("sqlite"):
+        assert not act(job={"id": ""}).get("failed"), "what is no job of AWX may keep its ledger in a file"
+        assert act.book.events()[0]["job"] is None and "job" not in act.book.owner()["owner"]
+        return
+    act(job=JOB, hosts={name: {"gpu_node_upgrade_artifact_host": "store"} for name in "ab"})
+    assert act.book.events()[0]["job"] == act.book.owner()["owner"]["job"] == dict(JOB, id="42")
+    assert "AWX job 42" in owner.describe(act.book.owner()["owner"])
 
 
 def test_who_is_at_work_goes_last_and_the_plan_says_so(act):
@@ -179,7 +207,7 @@ def others(act):
 
         def work(transaction):
             owner.claim(transaction, rollout_id, "run", list(names), ELSEWHERE)
-            found = [plan.Probe(name, version="1.0") for name in names]
+            found = [Probe(name, version="1.0") for name in names]
             transaction.append("plan", run="run", **plan.event(plan.build("2.0", found, limits.complete({}, len(names))), rollout_id))
 
         book.transact(work)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan, plan_text
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 
 NEW = "2.0.1"
 
@@ -42,7 +43,7 @@ def test_a_list_that_no_wave_can_follow_is_refused(waves):
 
 
 def made(names, policy, canaries=()):
-    probes = [plan.Probe(name, version="1.0.1") for name in names]
+    probes = [Probe(name, version="1.0.1") for name in names]
     policy = limits.complete(dict({"max_down": 9, "failure_budget": 9, "common_cause": 0}, **policy), len(probes))
     return plan.build(NEW, probes, policy, canaries=canaries)
 
@@ -99,9 +100,9 @@ def test_canaries_go_before_all_waves_and_are_a_part_of_them():
 
 def test_the_plan_shows_its_waves_and_counts_what_they_cost():
     one = made(["a1", "a2", "a3", "a4"], {"waves": [1, "100%"]})
-    lines = plan.describe(one, "x")
+    lines = plan_text.describe(one, "x")
     assert "in waves of 1, 3" in lines[0]
     assert [line.rpartition(", ")[2] for line in lines[1:5]] == ["wave 1", "wave 2", "wave 2", "wave 2"]
-    assert plan.estimate(one, 60) == (60, 120)
-    assert plan.estimate(made(["a1", "a2", "a3", "a4"], {"waves": [1]}), 60) == (60, 240)
+    assert plan_text.estimate(one, 60) == (60, 120)
+    assert plan_text.estimate(made(["a1", "a2", "a3", "a4"], {"waves": [1]}), 60) == (60, 240)
     assert made(["a1"], {"waves": [1]}).sha256 != made(["a1"], {}).sha256, "an approval of one is none of the other"

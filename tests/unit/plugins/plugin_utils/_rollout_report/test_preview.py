@@ -22,7 +22,8 @@ def test_nodes_that_are_alike_are_told_once():
         "1 node would get nvidia-kernel-dkms 1.9-1, nvidia-smi 1.9-1: odd", "  install: nvidia-smi"]
 
 
-@pytest.mark.parametrize("given", [{}, {"a": {}}, {"a": {"failed": True, "msg": "x"}}, {"localhost": {}}, {"a": None}])
+@pytest.mark.parametrize("given", [{}, {"a": {}}, {"a": {"failed": True, "msg": "x"}}, {"localhost": {}}, {"a": None},
+                                   {"a": {"resolvable": False, "resolved": {"packages": {}}, "transaction": {"install": []}}}])
 def test_who_has_no_preview_says_nothing(given):
     assert preview.lines(given) == []
 

@@ -20,13 +20,25 @@ import gc
 import importlib
 import json
 import os
-import pathlib
+import time
 
-from ansible import constants
+import sqlalchemy
 from ansible.plugins.callback import CallbackBase
-from ansible.plugins.loader import connection_loader, shell_loader
+from ansible.plugins.loader import action_loader, connection_loader, filter_loader, lookup_loader, shell_loader, test_loader
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils import kept_packages, kept_templates
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import html
+
+# What nearly every task of a rollout asks for, and no task before it left in the main process.
+PLUGINS = (
+    (connection_loader, ("ansible.builtin.local", "gpufleet.lifecycle.stubnode")),
+    (shell_loader, ("sh",)),
+    (action_loader, ("ansible.builtin.normal", "ansible.builtin.copy")),
+    (lookup_loader, ("ansible.builtin.env", "gpufleet.lifecycle.upgrade_state", "gpufleet.lifecycle.scheduler_state")),
+    (filter_loader, ("ansible.builtin.bool",)),
+    (test_loader, ("ansible.builtin.version",)),
+)
+PROFILES = tuple("ansible.module_utils._internal._json._profiles._module_legacy_" + way for way in ("c2m", "m2c"))
 
 
 class CallbackModule(CallbackBase):
@@ -40,44 +52,32 @@ class CallbackModule(CallbackBase):
         self.play = ""
         self.counted = {}
         self.last = {}
-        self.copy(self.kept(), self.packed())
+        kept_packages.fetch()
         # Where it is measured what a controller takes, nothing is made cheaper.
         self.cheap = "GPUFLEET_CHEAP" in os.environ
         if self.cheap:
+            kept_templates.Kept(kept_packages.directory() / "templates").install()
             self.prepare()
 
     @staticmethod
     def prepare():
         """The workers are copies of this process: what is here each of them has, and need not load or compile again."""
-        for name in ("_strptime", "sqlalchemy.dialects.sqlite", "sqlite3"):
-            importlib.import_module(name)
-        for name in ("ansible.builtin.local", "gpufleet.lifecycle.stubnode"):
-            connection_loader.get(name, class_only=True)
-        shell_loader.get("sh", class_only=True)
+        for name in PROFILES:
+            with contextlib.suppress(ImportError):  # ansible-core 2.18 has none
+                importlib.import_module(name)
+        # What they make at their first use.
+        time.strptime("2026-01-01T00:00:00.000000Z", "%Y-%m-%dT%H:%M:%S.%fZ")
+        with sqlalchemy.create_engine(sqlalchemy.make_url("sqlite://")).connect() as connection:
+            connection.execute(sqlalchemy.select(1))
+        for loader, names in PLUGINS:
+            for name in names:
+                loader.get(name, class_only=True)
         html.environment = functools.lru_cache(maxsize=None)(html.environment)
         for name in html.environment().list_templates(extensions=["j2"]):
             html.environment().get_template(name)
         # Garbage is looked for rarely: that writes to all memory, which a worker shares with this process as long as neither does.
         gc.freeze()
         gc.set_threshold(50000)
-
-    @staticmethod
-    def packed():
-        """Where this run has its packages."""
-        return pathlib.Path(constants.DEFAULT_LOCAL_TMP) / "ansiballz_cache"
-
-    @staticmethod
-    def kept():
-        return pathlib.Path(os.environ["GPUFLEET_MODULES"])
-
-    @staticmethod
-    def copy(source, target):
-        """Whole files only: a link appears at once, and what another run made meanwhile is the same."""
-        target.mkdir(parents=True, exist_ok=True)
-        for path in source.glob("*"):
-            if path.suffix not in (".lock", ".part") and not path.name.endswith("-part"):
-                with contextlib.suppress(FileExistsError, FileNotFoundError):
-                    os.link(path, target / path.name)
 
     def v2_playbook_on_play_start(self, play):
         self.play = play.get_name()
@@ -95,6 +95,6 @@ class CallbackModule(CallbackBase):
                 stream.write("%s %s\n" % (host.get_name(), task.get_name()))
 
     def v2_playbook_on_stats(self, stats):
-        self.copy(self.packed(), self.kept())
+        kept_packages.keep()
         with open(os.environ["GPUFLEET_HOST_TASKS"], "w", encoding="utf-8") as stream:
             json.dump(self.counted, stream)

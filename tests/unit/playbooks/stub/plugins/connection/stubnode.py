@@ -54,9 +54,12 @@ class Connection(LocalConnection):
                     time.sleep(0.2)
                 node = stubnode.load(path)
             node["boots"] += 1
+            stubnode.cured(node, "reboot")
             node["loaded"] = node["disk"]
             node["kernel"] = stubnode.kernel(node)["next_boot"]
             node["running"] = list(node["enabled"])
+            if node.get("mig_devices"):
+                node["mig_now"] = 0
             node["unreachable"] = node["disk"] in node.get("dies_with", [])
             node["back_at"] = time.time() + node.get("reboot_s", 0)
             stubnode.note(node, "reboot into %s" % node["disk"], path)

@@ -57,6 +57,10 @@ def main():
         node["busy"] = node.get("busy_after_prestage", node.get("busy", False))
         stubnode.store(node)
         module.exit_json(changed=False, resolved=resolved)
+    if module.check_mode and node.get("no_index"):
+        # As the real module's check mode, which a bring-up needs: there the sources may be yet to come.
+        module.exit_json(changed=True, resolvable=False, reason=node["no_index"], refusals=[{"next_step": "update the package index"}],
+                         resolved=dict(resolved, packages={}), transaction=dict.fromkeys(("install", "upgrade", "downgrade", "remove"), []))
     changed = node["disk"] != version
     if not module.check_mode and changed:
         try:
@@ -70,7 +74,7 @@ def main():
         node["unreachable"] = True
         stubnode.store(node)
     transaction = {"install": [], "upgrade": ["nvidia-kernel-dkms"] if changed else [], "downgrade": [], "remove": []}
-    module.exit_json(changed=changed, transaction=transaction, resolved=resolved)
+    module.exit_json(changed=changed, resolvable=True, reason="", transaction=transaction, resolved=resolved)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,8 @@ def main():
             module.fail_json(msg="The driver cannot be loaded anew without a reboot: %s" % reason, action="refuse", reboot_required=False)
         module.exit_json(changed=False, action="reboot", reboot_required=True, reboot_reason=reason)
     node["loaded"] = node["disk"]
+    if node.get("mig_devices"):
+        node["mig_now"] = 0
     stubnode.note(node, "reload of %s" % node["disk"])
     module.exit_json(changed=True, action="reload", reboot_required=False, reboot_reason="")
 

@@ -12,14 +12,40 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import stubnode
 
 
+def mig_checks(node, given):
+    """What is hidden while there are MIG devices, what is bad in it, and devices that are gone."""
+    checks = []
+    told = given["mig_free_reading"] or not stubnode.mig_now(node)
+    if not told and given["expect"].get("mig_hidden") != "all":
+        checks.append({"id": "gpu.remap_failure", "entity": "GPU-0", "status": "unknown", "message": "Remapped rows cannot be read."})
+    elif told and node.get("mig_devices") and node["loaded"] not in node.get("rows_failed_with", []):
+        checks.append({"id": "gpu.remap_failure", "entity": "GPU-0", "status": "pass", "message": ""})
+    if told and node["loaded"] in node.get("rows_failed_with", []):
+        checks.append({"id": "gpu.remap_failure", "entity": "GPU-0", "status": "fail", "message": "A row remapping of GPU 0 failed."})
+    if given["phase"] == "post":
+        before = given["baseline"]["snapshot"]["gpus"][0].get("mig_instances", {}).get("value")
+        if before is not None and len(before) != stubnode.mig_now(node):
+            checks.append({"id": "gpu.mig_layout", "entity": "GPU-0", "status": "fail", "message": "The MIG layout is gone."})
+    return checks
+
+
 def main():
     module = AnsibleModule(
         argument_spec=dict(
             phase=dict(type="str", default="adhoc"),
             baseline=dict(type="dict"),
+            mig_free_reading=dict(type="dict"),
             expected_driver_version=dict(type="str"),
             expect=dict(type="dict", default={}),
             fail_on=dict(type="list", elements="str", default=["fail", "unknown"]),
+            # What precheck and the quarantine's playbooks give beside these, and the stub needs not.
+            smoke=dict(type="dict"),
+            since=dict(type="dict"),
+            baseline_file=dict(type="path"),
+            policy=dict(type="dict"),
+            policy_file=dict(type="path"),
+            waivers=dict(type="list", elements="dict", default=[]),
+            timeout_s=dict(type="int", default=60),
         ),
         supports_check_mode=True,
     )
@@ -41,6 +67,7 @@ def main():
             checks.append({"id": "xid", "entity": "GPU-3", "status": "fail", "message": "GPU 3 had XID 79 at work"})
     if wanted and wanted != node["loaded"]:
         checks.append({"id": "driver_version", "entity": "node", "status": "fail", "message": "driver %s runs, expected %s" % (node["loaded"], wanted)})
+    checks += mig_checks(node, module.params) + stubnode.faults(node)
     joining = node.get("joins_after", 0)
     if joining and module.params["phase"] == "post":
         node["joins_after"] = joining - 1
@@ -54,15 +81,19 @@ def main():
         if rebooted is not None and rebooted != (module.params["baseline"]["boot_id"] != boot_id):
             checks.append({"id": "node.boot", "entity": "node", "status": "fail", "message": "it is boot %s, reboot: %s" % (boot_id, rebooted)})
     statuses = set(check["status"] for check in checks)
-    verdict = "fail" if "fail" in statuses else "unknown" if statuses else "pass"
+    verdict = "fail" if "fail" in statuses else "unknown" if "unknown" in statuses else "pass"
     stubnode.journal(node, "health %s %s" % (module.params["phase"], verdict))
-    broke = [check["id"] for check in checks] if module.params["phase"] == "post" else []
-    health = {"schema": "gpufleet.health/1", "verdict": verdict, "checks": checks, "simulated": True, "node": os.path.basename(stubnode.directory()),
+    broke = [check["id"] for check in checks if check["status"] != "pass"] if module.params["phase"] == "post" else []
+    order = ("none", "restore_setting", "restart_service", "reset_gpu", "reboot", "hold", "field_diag")
+    action = max([check.get("action", "hold") for check in checks if check["status"] != "pass"] or ["none"], key=order.index)
+    health = {"schema": "gpufleet.health/1", "verdict": verdict, "action": action, "checks": checks, "simulated": True,
+              "node": os.path.basename(stubnode.directory()),
               "phase": module.params["phase"], "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "driver": {"expected": wanted},
               "attribution": {"sick_before": [], "broke_during": broke}}
     if health["verdict"] in module.params["fail_on"]:
         module.fail_json(msg="unhealthy", health=health)
-    baseline = {"schema": "gpufleet.baseline/1", "boot_id": boot_id, "snapshot": stubnode.snapshot(node), "audit": stubnode.audit(node)}
+    baseline = {"schema": "gpufleet.baseline/1", "boot_id": boot_id, "snapshot": stubnode.snapshot(node), "audit": stubnode.audit(node),
+                "kernel_log": stubnode.kernel_log(node, boot_id)}
     module.exit_json(changed=False, health=health, baseline=baseline)
 
 

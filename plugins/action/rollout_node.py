@@ -1,0 +1,25 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Look into the ledger, and at the claim of a node, whether a rollout has it in flight."""
+
+from __future__ import annotations
+
+from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_node import ARGUMENT_SPEC
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._runbooks import flight
+
+
+class ActionModule(RolloutAction):
+    ARGUMENT_SPEC = ARGUMENT_SPEC
+
+    def act(self, arguments, task_vars):
+        name = ledger.check_node(str(task_vars.get("inventory_hostname") or "localhost"))
+        database = store.Store(arguments["ledger"] or store.default_url(arguments["artifact_dir"]))
+        ledger_id, states = ledger.standing(database, name)
+        marks = arguments["marks"] if "claim" in arguments["marks"] or not arguments["marks"].get("unreachable") else {}
+        answer = {"held": flight.holder(marks, states, ledger_id), "states": states}
+        if arguments["baseline"]:
+            answer["baseline"] = ledger.last_document(database, name, "baseline")
+        return answer

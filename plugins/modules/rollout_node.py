@@ -1,0 +1,104 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation of the rollout_node action, which runs on the controller."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: rollout_node
+short_description: Tell whether a rollout has a node in flight
+version_added: 0.2.0
+author:
+  - gpufleet contributors (@gpufleet)
+description:
+  - Looks into the ledger of the rollouts, and at the node's own claim where O(marks) has it, whether the node of the
+    task is in flight. Nothing is changed in the ledger or on the node.
+  - A node in flight is one that a rollout drains, has taken down, proves or watches, also if its controller has died
+    meanwhile. Rollouts of other ledgers are known by the claim alone.
+  - A claim that could not be read counts as one that is held. A ledger that cannot be read fails the task.
+extends_documentation_fragment:
+  - gpufleet.lifecycle._attributes
+  - gpufleet.lifecycle._attributes.controller_only
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+  bypass_host_loop:
+    support: none
+    description: Runs for each host.
+options:
+  artifact_dir:
+    description: The directory on the controller that has the ledger, and C(gpufleet_artifact_dir) in playbooks.
+    type: path
+    required: true
+  ledger:
+    description: The database with the ledgers of the rollouts, as a URL of SQLAlchemy. A file in O(artifact_dir) when
+      empty.
+    type: str
+    default: ""
+  marks:
+    description: What M(gpufleet.lifecycle.node_claim) returned for the node. Empty for one that does not answer, of
+      which the ledger alone is asked.
+    type: dict
+    default: {}
+  baseline:
+    description: Whether to answer the last baseline of the node that a rollout kept in the ledger.
+    type: bool
+    default: false
+seealso:
+  - module: gpufleet.lifecycle.node_claim
+  - module: gpufleet.lifecycle.rollout_control
+"""
+
+EXAMPLES = r"""
+- name: Read the claim of the node
+  gpufleet.lifecycle.node_claim:
+  register: marks
+
+- name: See whether a rollout has it in flight
+  gpufleet.lifecycle.rollout_node:
+    artifact_dir: ~/.gpufleet
+    marks: "{{ marks }}"
+  register: flight
+"""
+
+RETURN = r"""
+held:
+  description: Why the node is in flight, or why that cannot be told, with the next step. Empty if it is not.
+  returned: success
+  type: str
+states:
+  description: The state of the node in every rollout of the ledger that knows it, by the name of the rollout.
+  returned: success
+  type: dict
+  sample: {upgrade-535.261.03: done}
+baseline:
+  description: The last baseline of the node in the ledger, V(null) if there is none.
+  returned: with O(baseline=true)
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENT_SPEC = dict(
+    artifact_dir=dict(type="path", required=True),
+    ledger=dict(type="str", default=""),
+    marks=dict(type="dict", default={}),
+    baseline=dict(type="bool", default=False),
+)
+
+
+def main():
+    module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
+    module.fail_json(
+        msg="rollout_node runs on the controller, as an action plugin of the collection gpufleet.lifecycle, which was "
+        "not found: call it by its full name, gpufleet.lifecycle.rollout_node, in a task."
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,232 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plan of each node: where it stands, what it goes from and to, and why it is left out. Pure."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.errors import PlanError
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.order import natural
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
+
+# A driver version such as 535.261.03, or the version of its packages such as 535.261.03-1~bpo12+1.
+VERSION = re.compile(r"([0-9]+:)?[0-9]+(\.[0-9]+){1,3}(-[A-Za-z0-9.+~]+)?")
+# Steps in which a node may be away for a while: a reload may become a reboot.
+REBOOTS = ("reboot", "reload", "rollback_reboot", "rollback_reload")
+# What is said of nodes that go back without the kernel that they had: the kernel, and their names.
+KERNEL_GONE = "kernel %s, which ran with the version before, is not installed any more on %s: the driver goes back, the kernel stays"
+KERNEL_UNKNOWN = (
+    "whether kernel %s, which ran with the version before, is still installed is not known on %s: driver_audit did not list the kernels that can boot. "
+    "The driver goes back, the kernel stays. To take the kernel back too, see why (driver_audit on the node, /lib/modules and /boot) and plan again "
+    "before you let it go")
+
+
+def versions(target: str, targets: t.Optional[t.Mapping[str, str]], names: t.Iterable[str]) -> t.Dict[str, str]:
+    """Return the version of each node; refuse what is none."""
+    wanted = {name: target or (targets or {}).get(name) for name in names}
+    for name in names:
+        if not VERSION.fullmatch(wanted[name] or ""):
+            if not wanted[name]:
+                raise PlanError("No driver version is given for %s: set nvidia_driver_version (or rollout_version), such as 535.261.03. Nothing was changed."
+                                % name)
+            raise PlanError("The driver version of %s is %r; expected digits and dots, such as 535.261.03, or a package version such as 535.261.03-1. "
+                            "Correct rollout_version or nvidia_driver_version. Nothing was changed."
+                            % (name, wanted[name]))
+    return wanted
+
+
+def kept_version(probe: Probe, before: t.Optional[state.Node]) -> t.Optional[str]:
+    """Return the version that stays where a MIG layout alone is wanted: the node's, or what an earlier run found on one that it left unproven."""
+    return before.from_version or probe.version if before is not None and state.unproven(before) else probe.version
+
+
+def said(to_version: t.Optional[str], layout: t.Optional[t.Mapping[str, t.Any]], driver: bool = True) -> str:
+    """Return what is wanted of a node, for people. DRIVER: whether a version is, or a MIG layout alone."""
+    words = [to_version or "unknown"] if driver or not layout else []
+    return " and ".join(words + (["MIG layout %s" % layout["name"]] if layout else []))
+
+
+def _has_layout(probe, layout, before):
+    """Return whether the node has the wanted layout. Where it was not asked, this rollout has to have brought it there."""
+    if not layout or probe.layout:
+        return True
+    return probe.layout is None and before is not None and before.state == "done" and before.layout == layout
+
+
+def _blame(found, before):
+    """Return (class, signature) of a node that is FOUND out of order: sick, unless an earlier run of this rollout worked on it."""
+    if before is not None and before.state in state.FAILED:
+        return before.failure or state.HARD, before.signature
+    if before is not None and before.state in state.IN_FLIGHT:
+        return state.LOST if found == "lost" else state.HARD, before.signature
+    return state.SICK, ""
+
+
+def _brought(before, to_version, layout):
+    """Return whether this rollout brought the node to what is wanted and proved it; also of one that was found sick since."""
+    if before is None or before.to_version != to_version or before.layout != (layout or {}):
+        return False
+    return before.state == "done" or before.state == "failed" and before.failure == state.SICK and before.proven
+
+
+def _there(probe, to_version, before, layout, driver):
+    """Return the plan of a node that has what is wanted: done where this rollout proved it, else by the look at it now.
+
+    A look that is merely unknown takes no proof away: a node in use may not tell everything. One that failed does,
+    until one passes.
+    """
+    brought = _brought(before, to_version, layout)
+    mine = {"from": before.from_version, "from_kernel": before.from_kernel} if brought else {}
+    if brought and (probe.verdict == "pass" or before.state == "done" and probe.verdict != "fail"):
+        return dict(mine, state="done")
+    if probe.verdict == "pass":
+        return {"state": "skipped", "reason": "already at %s" % said(to_version, layout, driver)}
+    if brought:
+        # Its steps stay with it, so that a rollback knows where it came from and the next run knows that it was proven.
+        reason = "was done earlier, and now: %s" % (probe.complaint or "its health is not known")
+        return dict(mine, state="failed", kept=True, reason=reason)
+    return {"state": "failed", "reason": "already at %s, and not proven: %s" % (
+        said(to_version, layout, driver), probe.complaint or "nothing looked at its GPUs")}
+
+
+def _present(probe, to_version):
+    """Return the version that the node has, in the form of the wanted one: a package's version where one is wanted, else the driver's."""
+    return probe.package or probe.version if "-" in to_version else probe.version
+
+
+def _before(before, present, kernel):
+    """Return what an earlier run of this rollout found on a node before it worked on it; else what is found now."""
+    return {"from": before.from_version or present, "from_kernel": before.from_kernel or kernel}
+
+
+def set_kernels(nodes: t.Dict[str, t.Dict[str, t.Any]], probes: t.Iterable[Probe], wanted: t.Mapping[str, str]) -> t.List[str]:
+    """Set the kernel of each node of the plan that has to boot another one; return what to say of the others.
+
+    WANTED: by node the kernel that ran with the version it goes back to.
+    """
+    gone: t.Dict[str, t.List[str]] = {}
+    unknown: t.Dict[str, t.List[str]] = {}
+    for probe in probes:
+        kernel, entry = wanted.get(probe.name), nodes[probe.name]
+        if not kernel or not (entry["state"] == "pending" or entry.get("suspect")) or probe.kernel == probe.next_kernel == kernel:
+            continue
+        if kernel in (probe.kernels or ()):
+            entry["to_kernel"] = kernel
+        else:
+            (unknown if probe.kernels is None else gone).setdefault(kernel, []).append(probe.name)
+    return [words % (kernel, limits.listed(sorted(names, key=natural)))
+            for words, found in ((KERNEL_GONE, gone), (KERNEL_UNKNOWN, unknown)) for kernel, names in sorted(found.items())]
+
+
+def _unfinished(before, present, to_version):
+    """Return the plan of a node on which an earlier run of this rollout left something to finish or to put back; None of any other."""
+    if before is None:
+        return None
+    if before.state in state.IN_FLIGHT:
+        return {"suspect": True}
+    if before.state == "lost" and state.unproven(before):
+        # Whatever runs on it now is not proven.
+        return {"suspect": True, "again": "lost, %s" % before.reason}
+    if present == to_version and state.not_taken_back(before):
+        return {"suspect": True, "again": "its schedulers did not take it back"}
+    return None
+
+
+def _from_the_beginning(probe, before):
+    """Return why the node goes from the beginning whatever version it has; empty when its version may finish it."""
+    if probe.unproven_in:
+        return "changed in rollout %s, and not proven since" % probe.unproven_in
+    if before is not None and before.state == "quarantined" and state.unproven(before):
+        # Its marker is gone: it was repaired, and what it was compared with before may not be in it any more.
+        return "%s, %s" % (before.state, before.reason)
+    return ""
+
+
+def _left_rebooting(before):
+    """Return whether a controller died while the node rebooted: that it does not answer says nothing yet, and the gate waits for it."""
+    return before is not None and before.state in state.IN_FLIGHT and bool(before.steps) and before.steps[-1].name in REBOOTS
+
+
+def _out_of_reach(probe, before):
+    """Return the plan of a node that cannot go, whatever it has: it does not answer, or is in quarantine; None of any other."""
+    if not probe.reachable and not _left_rebooting(before):
+        return {"state": "lost", "reason": "did not answer before the rollout: %s" % (probe.error or "unreachable")}
+    if probe.quarantined:
+        return {"state": "quarantined", "reason": "was quarantined before: %s (repair it, then run return_to_service)" % probe.quarantined.rstrip(". ")}
+    return None
+
+
+def _unfit(probe, to_version, before, wanted):
+    """Return why nothing may be begun on a node that answers; empty where it may."""
+    if probe.error:
+        return "could not be examined: %s" % probe.error
+    if not probe.version:
+        return "no driver was found to go back to if %s fails: bring the node up first" % wanted
+    proven = before is not None and before.state == "done" and _present(probe, to_version) == to_version
+    return "" if proven else probe.lacks
+
+
+def entry_of(probe: Probe, to_version: t.Optional[str], before: t.Optional[state.Node], going_on: bool,
+             layout: t.Optional[t.Dict[str, t.Any]] = None, driver: bool = True) -> t.Dict[str, t.Any]:
+    """Return the plan of one node. GOING_ON: the run before did not come to its end, and what was said and seen in it stands.
+
+    LAYOUT: the MIG layout that is wanted. Without DRIVER it alone is wanted, and TO_VERSION is the version that stays.
+    """
+    present = _present(probe, to_version or "")
+    entry = {"from": present, "to": to_version, "from_kernel": probe.kernel, "domains": dict(probe.domains), "state": "pending", "reason": ""}
+    mine = before is not None and before.state in ("failed", "rolled_back") and before.failure != state.SICK
+    away, unfinished, fresh = _out_of_reach(probe, before), _unfinished(before, present, to_version), _from_the_beginning(probe, before)
+    if before is not None and (state.unproven(before) or not probe.reachable):
+        entry.update(_before(before, present, probe.kernel))  # what it goes back to, whenever that will be
+    if away:
+        entry.update(away)
+    elif unfinished:
+        entry.update(unfinished, **_before(before, present, probe.kernel))
+    elif going_on and before is not None and before.state == "skipped" and before.order:
+        entry.update(state="skipped", reason=before.reason, order=before.order)
+    elif _unfit(probe, to_version, before, said(to_version, layout, driver)):
+        entry.update(state="failed", reason=_unfit(probe, to_version, before, said(to_version, layout, driver)))
+    elif fresh:
+        entry.update(again=fresh)
+    elif present == to_version and _has_layout(probe, layout, before):
+        entry.update(_there(probe, to_version, before, layout, driver))
+    elif mine and going_on:
+        entry.update(state=before.state, reason=before.reason, kept=True)
+    elif mine or before is not None and state.kept_out(before):
+        entry.update(again="%s, %s" % (before.state, before.reason))
+    if entry["state"] in state.FAILED:
+        entry["failure"], entry["signature"] = _blame(entry["state"], before)
+    if layout:
+        # No version is installed that is there, unless it is not known what an earlier change left of it.
+        entry.update(layout=layout, install=driver and (entry["from"] != to_version or bool(fresh)))
+    return entry
+
+
+def absent(previous: t.Any, names: t.Container[str], abandoned: t.Container[str], going_on: bool) -> t.Dict[str, t.Dict[str, t.Any]]:
+    """Return the nodes of an earlier run of this rollout that are not among its nodes now and still count.
+
+    Those out of service hold their slots, and the failures of a run that did not come to its end are failures of this one. GOING_ON: it did not.
+    """
+    entries = {}
+    for node in previous.nodes.everything() if previous else []:
+        entry = {"from": node.from_version, "to": node.to_version, "from_kernel": node.from_kernel, "domains": dict(node.domains), "state": node.state,
+                 "reason": node.reason, "failure": node.failure or state.SICK, "signature": node.signature, **({"layout": node.layout} if node.layout else {})}
+        if node.name in names:
+            continue
+        if node.state in state.OUT_OF_SERVICE:
+            entries[node.name] = entry
+        elif node.state in state.IN_FLIGHT and node.name not in abandoned:
+            raise PlanError(
+                "%s was in flight (%s%s) when its controller died, and is not among the nodes of this run: take it along (the inventory, --limit), "
+                "or give it up with rollout_abandon. Nothing was changed."
+                % (node.name, node.state, ", in step %s" % node.steps[-1].name if node.steps else ""))
+        elif node.state in state.IN_FLIGHT:
+            entries[node.name] = dict(entry, state="lost", reason="given up: it was %s when its controller died" % node.state, failure=state.LOST)
+        elif going_on and node.state in state.FAILED and node.failure != state.SICK:
+            entries[node.name] = dict(entry, kept=True)
+    return entries

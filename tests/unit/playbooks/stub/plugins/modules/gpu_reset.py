@@ -1,0 +1,26 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils import stubnode
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec=dict(gpus=dict(type="list", elements="str", required=True), reason=dict(type="str")),
+        supports_check_mode=True,
+    )
+    node = stubnode.load()
+    if node["running"]:
+        module.fail_json(msg="%s has the GPUs open" % node["running"][0])
+    if node.get("cannot_reset"):
+        module.fail_json(msg="nvidia-smi did not reset GPU-b")
+    stubnode.note(stubnode.cured(node, "reset_gpu"), "reset %s" % " ".join(module.params["gpus"]))
+    module.exit_json(changed=True)
+
+
+if __name__ == "__main__":
+    main()

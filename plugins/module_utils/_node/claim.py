@@ -58,17 +58,22 @@ def read(directory):
 
 
 def write(directory, claim):
-    """Put a claim in the place of the one that lies there; whoever reads it finds either, also after a loss of power."""
+    """Put a claim in the place of the one that lies there."""
+    put(directory, NAME, json.dumps(dict(claim, schema=SCHEMA, fence=fence(claim)), indent=4, sort_keys=True) + "\n")
+
+
+def put(directory, name, text):
+    """Write a file of the state directory; whoever reads it finds the old one or the new one, also after a loss of power."""
     if not os.path.isdir(directory):
         os.makedirs(directory)
         os.chmod(directory, 0o755)  # whatever the umask
-    path = os.path.join(directory, NAME)
+    path = os.path.join(directory, name)
     new = "%s.%d" % (path, os.getpid())
     fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     try:
         with os.fdopen(fd, "w", encoding="utf-8") as stream:
             os.fchmod(stream.fileno(), 0o644)
-            stream.write(json.dumps(dict(claim, schema=SCHEMA, fence=fence(claim)), indent=4, sort_keys=True) + "\n")
+            stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
         os.rename(new, path)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import stat
 
 MAX_LINKS = 40
 # Where the collection keeps what it keeps on a node.
@@ -42,6 +43,31 @@ def read_text(path, limit=16 * 1024 * 1024):
             return handle.read(limit).decode("utf-8", "replace")
     except OSError:
         return None
+
+
+class NotOwned(Exception):
+    """A file that others than root or this user can change, or that is no regular file."""
+
+
+def read_owned(path, limit=1024 * 1024):
+    """The text of a file that is root's, or this user's, alone to change; no link is followed.
+
+    NotOwned for any other, ValueError for one that is longer than LIMIT bytes or no UTF-8 text, OSError for one that cannot be read.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as exc:
+        if os.path.islink(path):
+            raise NotOwned("it is a link") from exc
+        raise
+    with os.fdopen(handle, "rb") as stream:
+        about = os.fstat(stream.fileno())
+        if not stat.S_ISREG(about.st_mode) or about.st_uid not in (0, os.geteuid()) or stat.S_IMODE(about.st_mode) & 0o022:
+            raise NotOwned("it is no regular file, or others than root can change it")
+        data = stream.read(limit + 1)
+    if len(data) > limit:
+        raise ValueError("it is longer than %d bytes" % (limit,))
+    return data.decode("utf-8")
 
 
 def read_line(path):

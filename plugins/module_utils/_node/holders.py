@@ -87,3 +87,19 @@ def owner(paths):
         if job and "slurm" in path:
             answer["job"] = job.group(1)
     return answer
+
+
+def named(root="/"):
+    """{pid: text} of the processes that hold the GPUs, each for an operator; empty where /proc cannot be listed."""
+    return dict((holder["pid"], in_words(holder)) for holder in read(root) or [])
+
+
+def in_words(holder):
+    """A process for an operator: what it is, and whose."""
+    whose = [text for text in (
+        "user %s" % holder["user"] if holder.get("user") else "",
+        "unit %s" % holder["unit"] if holder.get("unit") else "",
+        "pod %s" % holder["pod"] if holder.get("pod") else "",
+        "Slurm job %s" % holder["job"] if holder.get("job") else "",
+    ) if text]
+    return "%s (pid %s%s)" % (holder.get("comm") or "an unnamed process", holder["pid"], "".join(", " + text for text in whose))

@@ -1,0 +1,275 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The state of a node on its way into quarantine and out of it, decided from what the tasks of the role answered."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _upgrade_state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._runbooks import hardware, marker, recovery
+
+Answer = Mapping[str, Any]
+SPELLED_OUT = 5
+NEW_BASELINE = "return_to_service_new_baseline=true"
+
+
+class Facts(TypedDict, total=False):
+    """Options of the lookup, and the results of the role's tasks as they were registered."""
+
+    node: str
+    reason: str
+    origin: str
+    token: str  # whose drain it is, of a node that has no marker yet
+    user: str
+    controller: str
+    time: str
+    marks: Answer  # node_claim
+    note: Answer  # node_note: its marker
+    flight: Answer  # rollout_node
+    baseline_file: Answer  # slurp of the node's own baseline
+    stat: Answer  # stat of the same file
+    given_baseline: Any  # the baseline that the caller names, on the controller
+    new_baseline: bool  # whether the GPUs as they are become the baseline
+    health: Answer  # gpu_health
+    smoke: Answer  # gpu_smoke
+    smoked: bool  # whether that has to pass
+    info: Answer  # gpu_info
+    evidence: Answer  # gpu_evidence
+    record: Answer  # quarantine_record
+    not_closed: str  # why a scheduler was not told
+    ownership: Mapping[str, Answer]  # gpu_scheduler_mark
+    units: Answer  # systemctl show of the services that hold the GPUs
+    history: Answer  # node_note: what recover_gpu did on it
+    first: Any  # position in the kernel log at the verdict that led to the last action
+    acted: str  # the last action of this run
+    act_failed: str  # why that failed
+    actions: Sequence[str]  # what recover_gpu may do
+    failed_result: Answer
+    failed_task: Answer
+
+
+def decide(facts: Facts) -> dict[str, Any]:
+    marks, note, health = _of(facts, "marks"), _of(facts, "note"), _of(facts, "health")
+    answers = "claim" in marks and "exists" in note
+    lies = marker.read(note.get("note"))
+    known, problem = _baseline(facts)
+    # A marker that cannot be read keeps the node out as any other does.
+    marked = bool(note.get("exists"))
+    state = {
+        "answers": answers,
+        "silent": "" if answers else _said(marks if "claim" not in marks else note, "it was not asked"),
+        "refusal": _refusal(facts),
+        "marked": marked,
+        "known": marked and bool(note.get("note")) and bool(lies["record"]),
+        "token": lies["token"] if marked and note.get("note") else facts.get("token") or marker.BY_HAND,
+        "marked_at": lies["time"] if marked else "",
+        "owned": sorted(
+            name for name, by in (facts.get("ownership") or {}).items() if _mapping(by).get("owner") == "ours"
+        ),
+        "kept_by_others": sorted(
+            name
+            for name, by in (facts.get("ownership") or {}).items()
+            if _mapping(by).get("owner") not in ("ours", "none")
+        ),
+        "baseline": known,
+        "about": {key: str(facts.get(key) or "") for key in ("node", "reason", "user", "controller", "time")},
+        "failure": _failure(facts),
+        "failed_checks": marker.failed_checks(health.get("health")),
+        "no_way_back": _no_way_back(facts, lies, known, problem),
+        "unfit": _unfit(facts),
+    }
+    state["about"].update(
+        evidence=_of(facts, "evidence").get("bundle") or "", silent=state["silent"] or _unread(health)
+    )
+    if marked and note.get("note"):
+        state["about"].update(
+            time=lies["time"] or state["about"]["time"], reason=lies["reason"] or state["about"]["reason"]
+        )
+    state["incomplete"] = _incomplete(state, facts)
+    state.update(_recovery(facts))
+    state["marker"] = _marker(facts, state)
+    return state
+
+
+def _refusal(facts: Facts) -> str:
+    flight = _of(facts, "flight")
+    if "held" not in flight:
+        return "it cannot be told whether a rollout has it in flight: %s. Nothing was changed." % _said(
+            flight, "the ledger was not asked"
+        ).rstrip(". ")
+    return str(flight["held"])
+
+
+def _marker(facts: Facts, state: Mapping[str, Any]) -> dict[str, Any]:
+    """The marker to write; empty as long as it is not known what it shall say."""
+    note, record, about = _of(facts, "note").get("note"), _of(facts, "record"), state["about"]
+    if not about["node"] or not about["time"] or not about["reason"]:
+        return {}
+    given = {
+        "node": about["node"],
+        "time": about["time"],
+        "reason": about["reason"],
+        "user": about["user"],
+        "controller": about["controller"],
+        "origin": facts.get("origin") or "quarantine",
+        "evidence": about["evidence"],
+        "record": record.get("path") or "",
+        "token": facts.get("token") or marker.BY_HAND,
+        "gpus": record.get("gpus") or [],
+        "checks": record.get("checks") or [],
+        "snapshot": _of(_of(facts, "health"), "baseline").get("snapshot"),
+        "health": _of(facts, "health").get("health"),
+        "baseline": state["baseline"],
+    }
+    return marker.completed(note, given)
+
+
+def _recovery(facts: Facts) -> dict[str, Any]:
+    """What follows for recover_gpu: the next step, and the history before and after it."""
+    history, now = _of(facts, "history"), str(facts.get("time") or "")
+    note, verdict = history.get("note"), _of(facts, "health").get("health")
+    problem = str(history.get("problem") or ("" if "exists" in history else "its history was not read"))
+    step = recovery.next_step(verdict, note, problem, now, facts.get("actions") or ())
+    outcome = _mapping(verdict).get("verdict") or "unknown"
+    outcome = "%s: %s" % (outcome, facts["act_failed"]) if facts.get("act_failed") else outcome
+    position = _of(_of(_of(facts, "health"), "baseline"), "kernel_log").get("position")
+    return {
+        "step": step,
+        "reason": "%s%s"
+        % (step["why"], ", since these checks did not pass: %s" % ", ".join(step["checks"]) if step["checks"] else ""),
+        "begun": recovery.begun(
+            note, step, now, {"user": facts.get("user") or "", "controller": facts.get("controller") or ""}
+        ),
+        "ended": recovery.ended(note, outcome, position),
+        "position": position,
+        "running": _upgrade_state.active_units(str(_of(facts, "units").get("stdout") or "")),
+        "since": recovery.since(note, facts.get("first"), facts.get("acted") or ""),
+    }
+
+
+def _incomplete(state: Mapping[str, Any], facts: Facts) -> str:
+    """What is still to do for a node that is put in quarantine; empty if nothing is."""
+    said = []
+    if facts.get("not_closed"):
+        said.append("its scheduler may give it work: %s" % str(facts["not_closed"]).rstrip("."))
+    if not state["answers"]:
+        said.append("no marker was left on it, since it does not answer (%s)" % state["silent"].rstrip("."))
+    return "; ".join(said)
+
+
+def _baseline(facts: Facts) -> tuple[Answer | None, str]:
+    """(the baseline to compare with, why there is none)."""
+    if facts.get("given_baseline"):
+        return _mapping(facts["given_baseline"]), ""
+    file, stat = _of(facts, "baseline_file"), _of(facts, "stat")
+    if "content" not in file:
+        if _of(stat, "stat").get("exists") is False:
+            kept = _of(_of(facts, "flight"), "baseline")
+            return (kept, "") if kept else (None, "the node keeps none, and none was given")
+        return None, _said(file, "it was not read")
+    try:
+        found = json.loads(base64.b64decode(str(file["content"])).decode("utf-8"))
+    except (binascii.Error, ValueError) as exc:
+        return None, "%s is no JSON: %s" % (file.get("source") or "the baseline on the node", exc)
+    return (
+        (found, "")
+        if isinstance(found, Mapping)
+        else (None, "%s holds no dictionary" % (file.get("source") or "the baseline on the node"))
+    )
+
+
+def _no_way_back(facts: Facts, lies: Answer, baseline: Answer | None, problem: str) -> str:
+    """Why the node cannot be compared with its baseline: there is none, or its GPUs are others. Empty if it can."""
+    note = _of(facts, "note")
+    if note.get("exists") and not note.get("note"):
+        return (
+            "its marker does not say whose quarantine it is: %s. Correct the file, or write why it is there. "
+            "Nothing was changed." % (str(note.get("problem") or "it is empty").rstrip("."))
+        )
+    if facts.get("new_baseline"):
+        return ""
+    if baseline is None:
+        return (
+            "there is no baseline to compare the node with: %s. Name a directory with one "
+            "(return_to_service_baseline_dir), or take a new one on purpose: %s. Nothing was changed."
+            % (problem.rstrip("."), NEW_BASELINE)
+        )
+    now = hardware.known(_of(facts, "info").get("snapshot"))
+    if not now or any(not gpu["uuid"] for gpu in now):
+        return (
+            "which GPUs the node has cannot be told (%s); expected all of them to answer. "
+            "See docs/runbooks/quarantine.md. Nothing was changed."
+            % (_said(_of(facts, "info"), "a GPU does not tell its UUID" if now else "NVML shows none"))
+        )
+    for what, before in (
+        ("the baseline", hardware.known(_mapping(baseline).get("snapshot"))),
+        ("the quarantine record", lies["gpus"]),
+    ):
+        found = hardware.exchange(before, now)
+        if found["gone"] or found["new"]:
+            said = [
+                words + ", ".join(map(hardware.labelled, found[key]))
+                for key, words in (("gone", "missing is "), ("new", "new is "))
+                if found[key]
+            ]
+            return (
+                "its GPUs are others than in %s: %s. If they were exchanged, a new baseline has to be taken on "
+                "purpose: %s. Nothing was changed." % (what, "; ".join(said), NEW_BASELINE)
+            )
+    return ""
+
+
+def _unfit(facts: Facts) -> str:
+    """Why the node is not healthy; empty if both its verdict and its smoke test pass."""
+    smoke, health = _of(facts, "smoke"), _of(facts, "health")
+    said = []
+    smoked = facts.get("smoked", True)
+    for name, result in ((("smoke test", smoke),) if smoked else ()) + (("health", health),):
+        verdict = _of(result, "health").get("verdict")
+        if verdict == "pass":
+            continue
+        checks = [
+            check for check in _of(result, "health").get("checks") or [] if check.get("status") in ("fail", "unknown")
+        ]
+        messages = list(
+            dict.fromkeys("%s: %s" % (check.get("id"), check.get("message") or check.get("status")) for check in checks)
+        )
+        more = " (and %d more)" % (len(messages) - SPELLED_OUT) if len(messages) > SPELLED_OUT else ""
+        said.append(
+            "%s is %s: %s%s"
+            % (name, verdict or "unknown", " ".join(messages[:SPELLED_OUT]) or _said(result, "no answer"), more)
+        )
+    if not said and smoked and smoke.get("tested") is not True:
+        said.append(
+            "smoke test is unknown: no GPU of the node was tested (%s). GPUs in MIG mode cannot be: "
+            "return_to_service_smoke_level=none." % (str(smoke.get("msg") or "no reason is given").rstrip("."))
+        )
+    return " ".join(said)
+
+
+def _unread(health: Answer) -> str:
+    """Why a node that answers told nothing of its GPUs."""
+    return "" if not health or "health" in health else _said(health, "its health could not be read")
+
+
+def _failure(facts: Facts) -> str:
+    failed, task = _of(facts, "failed_result"), _of(facts, "failed_task")
+    return " ".join(str(failed.get("msg") or "task failed: %s" % task.get("name", "")).split())
+
+
+def _said(result: Answer, otherwise: str) -> str:
+    return " ".join(str(result.get("msg") or otherwise).split())
+
+
+def _of(mapping: Any, key: str) -> Answer:
+    return _mapping(mapping.get(key))
+
+
+def _mapping(value: Any) -> Answer:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,188 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The next action on a sick node: its verdict and what was done to it before in, the action out."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypedDict
+
+Answer = Mapping[str, Any]
+SCHEMA = "gpufleet.recovery/1"
+TIME = "%Y-%m-%dT%H:%M:%SZ"
+DAY_S = 86400
+# Entries of the history that are kept.
+KEPT = 100
+NOTHING, RESTART, RESET, REBOOT, QUARANTINE, REFUSE = (
+    "none",
+    "restart_service",
+    "reset_gpu",
+    "reboot",
+    "quarantine",
+    "refuse",
+)
+ACTIONS = (RESTART, RESET, REBOOT)
+GPU = re.compile(r"GPU-[0-9A-Za-z-]+")
+UNIT = re.compile(r"[A-Za-z0-9@._-]+\.service")
+# The service to restart for a check that names none by itself.
+SERVICES = {
+    "gpu.fabric": "nvidia-fabricmanager.service",
+    "gpu.fabric_clique": "nvidia-fabricmanager.service",
+    "gpu.persistence": "nvidia-persistenced.service",
+    "node.fabric_manager": "nvidia-fabricmanager.service",
+    "node.imex": "nvidia-imex.service",
+    "node.sxid": "nvidia-fabricmanager.service",
+}
+
+
+class Step(TypedDict):
+    do: str  # one of none, restart_service, reset_gpu, reboot, quarantine, refuse
+    why: str
+    gpus: list[str]  # UUIDs to reset
+    services: list[str]  # units to restart
+    checks: list[str]  # ids of the checks that did not pass
+
+
+def next_step(health: Any, note: Any, problem: str, now: str, allowed: Iterable[str] = ACTIONS) -> Step:
+    """What to do with a node.
+
+    HEALTH is its verdict, None of one that gave none; NOTE the history that it keeps, None where it has none; PROBLEM
+    why that cannot be read. Whatever is not known leads to quarantine, and nothing is done twice a day.
+    """
+    if not isinstance(health, Mapping) or health.get("verdict") not in ("pass", "fail", "unknown"):
+        return _step(QUARANTINE, "there is no verdict on the node", [])
+    checks = [
+        check
+        for check in health.get("checks") or []
+        if isinstance(check, Mapping) and check.get("status") in ("fail", "unknown")
+    ]
+    if health["verdict"] == "pass":
+        return _step(NOTHING, "the node is healthy", [])
+    wanted = health.get("action")
+    if wanted == "restore_setting":
+        return _step(
+            REFUSE,
+            "its settings differ and its hardware is not in question: bring them back with the module gpu_settings",
+            checks,
+        )
+    if wanted not in ACTIONS:
+        return _step(
+            QUARANTINE, "the verdict asks for %s, which no action of this playbook is" % (wanted or "nothing",), checks
+        )
+    mine = [check for check in checks if check.get("action") == wanted]
+    gpus = sorted({str(check.get("entity")) for check in mine if GPU.fullmatch(str(check.get("entity")))})
+    services = sorted(filter(None, {_service(check) for check in mine}))
+    if wanted == RESET and (not gpus or len(gpus) < len({str(check.get("entity")) for check in mine})):
+        wanted, gpus = REBOOT, []  # which GPUs to reset is not known; a reboot resets them all
+    if wanted == RESTART and not services:
+        return _step(QUARANTINE, "the verdict asks for a service to be restarted, and names none", checks)
+    if wanted not in tuple(allowed):
+        return _step(QUARANTINE, "the verdict asks for %s, which recover_gpu_actions does not permit" % wanted, checks)
+    before = _last(note, problem, wanted, now)
+    if before:
+        return _step(QUARANTINE, "the verdict asks for %s, and %s" % (wanted, before), checks)
+    return _step(
+        wanted,
+        "the verdict asks for it",
+        checks,
+        gpus if wanted == RESET else [],
+        services if wanted == RESTART else [],
+    )
+
+
+def _step(do: str, why: str, checks: Iterable[Answer], gpus: Iterable[str] = (), services: Iterable[str] = ()) -> Step:
+    return {
+        "do": do,
+        "why": why,
+        "gpus": list(gpus),
+        "services": list(services),
+        "checks": sorted({str(check.get("id")) for check in checks}),
+    }
+
+
+def _service(check: Answer) -> str | None:
+    entity = str(check.get("entity"))
+    return entity if UNIT.fullmatch(entity) else SERVICES.get(str(check.get("id")))
+
+
+def _last(note: Any, problem: str, action: str, now: str) -> str:
+    """Why ACTION may not be done now, for it was done within a day, or that cannot be told; empty if it may."""
+    if problem:
+        return "whether that was done today cannot be told: %s" % problem.rstrip(".")
+    if note is None:
+        return ""
+    entries = note.get("actions") if isinstance(note, Mapping) and note.get("schema") == SCHEMA else None
+    if not isinstance(entries, list):
+        return "whether that was done today cannot be told: its history is damaged"
+    for entry in entries:
+        if not isinstance(entry, Mapping) or entry.get("action") not in ACTIONS:
+            return "whether that was done today cannot be told: its history is damaged"
+        if entry["action"] == action and _recent(entry.get("time"), now):
+            return "that was done at %s already, with the outcome %s" % (
+                entry.get("time"),
+                entry.get("outcome") or "unknown",
+            )
+    return ""
+
+
+def _recent(time: Any, now: str) -> bool:
+    """Within a day of now; a time that is none, or in the future, counts as recent."""
+    try:
+        return (_moment(now) - _moment(time)).total_seconds() < DAY_S
+    except (TypeError, ValueError):
+        return True
+
+
+def _moment(text: Any) -> datetime.datetime:
+    return datetime.datetime.strptime(text, TIME)
+
+
+def begun(note: Any, step: Answer, now: str, who: Answer) -> dict[str, Any]:
+    """The history with the action that is about to be taken, written ahead of it."""
+    entry = {
+        "action": step["do"],
+        "time": now,
+        "checks": step["checks"],
+        "gpus": step["gpus"],
+        "services": step["services"],
+        "outcome": "begun",
+        **who,
+    }
+    return _history(note, [*_entries(note), entry])
+
+
+def ended(note: Any, outcome: str, position: Any) -> dict[str, Any]:
+    """The history with the outcome of the last action, and where the kernel log was then: what came before is known."""
+    entries = _entries(note)
+    if entries:
+        entries = [*entries[:-1], dict(entries[-1], outcome=outcome)]
+    made = _history(note, entries)
+    if outcome == "pass" and isinstance(position, Mapping):
+        made["seen"] = dict(position)
+    return made
+
+
+def _entries(note: Any) -> list[Answer]:
+    return list(note["actions"]) if isinstance(note, Mapping) and isinstance(note.get("actions"), list) else []
+
+
+def _history(note: Any, entries: Sequence[Answer]) -> dict[str, Any]:
+    kept = {"seen": note["seen"]} if isinstance(note, Mapping) and isinstance(note.get("seen"), Mapping) else {}
+    return {**kept, "schema": SCHEMA, "actions": [dict(entry) for entry in entries[-KEPT:]]}
+
+
+def since(note: Any, first: Any, acted: str) -> dict[str, Any] | None:
+    """Where to read the kernel log from: what an action has dealt with is not held against the node again.
+
+    FIRST is the position at the verdict that led to the last action, ACTED that action; a reboot begins a log of its
+    own.
+    """
+    place = (
+        first if acted in (RESTART, RESET) else note.get("seen") if isinstance(note, Mapping) and not acted else None
+    )
+    if not isinstance(place, Mapping) or not place.get("boot_id"):
+        return None
+    return {key: place[key] for key in ("boot_id", "seq", "monotonic_us") if place.get(key) is not None}

@@ -1,0 +1,223 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Truth tables of a node on its way into quarantine and out of it."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._runbooks import quarantining
+
+NOTE = {
+    "schema": "gpufleet.quarantine/1",
+    "node": "a1",
+    "time": "2026-01-01T00:00:00Z",
+    "reason": "fan",
+    "record": "/r",
+    "token": "up-1",
+    "gpus": [{"uuid": "GPU-a"}],
+}
+CLEAR = {"held": "", "states": {}, "baseline": None}
+ANSWERS = {
+    "marks": {"claim": None, "problem": ""},
+    "note": {"exists": False, "note": None, "problem": ""},
+    "flight": CLEAR,
+}
+PASS, FAIL = ({"health": {"verdict": said, "checks": []}, "tested": True} for said in ("pass", "fail"))
+
+
+def decide(**facts):
+    return quarantining.decide(
+        dict(
+            {
+                "node": "a1",
+                "reason": "XID 79",
+                "time": "2026-01-31T12:00:00Z",
+                "token": "quarantine",
+                "user": "kim",
+                **ANSWERS,
+            },
+            **facts,
+        )
+    )
+
+
+def there(note=None, **more):
+    return dict({"exists": True, "note": NOTE if note is None else note, "problem": ""}, **more)
+
+
+def snapshot(*uuids):
+    return {"gpus": [{"index": 0, "uuid": {"value": uuid, "rc": 0}} for uuid in uuids]}
+
+
+def kept(*uuids):
+    return {"content": base64.b64encode(json.dumps({"snapshot": snapshot(*uuids)}).encode()).decode()}
+
+
+@pytest.mark.parametrize(
+    ("facts", "answers"),
+    [
+        ({}, True),
+        ({"marks": {"unreachable": True, "msg": "no route"}}, False),
+        ({"marks": {"failed": True, "msg": "sudo"}}, False),
+        ({"marks": {}}, False),
+        ({"note": {"unreachable": True, "msg": "no route"}}, False),
+        ({"note": {}}, False),
+    ],
+)
+def test_whether_a_node_answers(facts, answers):
+    state = decide(**facts)
+    assert state["answers"] is answers and bool(state["silent"]) is not answers
+    assert bool(state["incomplete"]) is not answers, "without a marker it is not all done"
+
+
+@pytest.mark.parametrize(
+    ("flight", "refused"),
+    [
+        (CLEAR, False),
+        (dict(CLEAR, held="it is held"), True),
+        ({}, True),
+        (None, True),
+        ({"failed": True, "msg": "the ledger is away"}, True),
+    ],
+)
+def test_a_node_is_refused_unless_it_is_known_to_be_no_rollouts(flight, refused):
+    assert bool(decide(flight=flight)["refusal"]) is refused
+
+
+@pytest.mark.parametrize(
+    ("note", "marked", "known", "token", "since"),
+    [
+        (there(), True, True, "up-1", NOTE["time"]),
+        (there(dict(NOTE, record="")), True, False, "up-1", NOTE["time"]),
+        (there({"reason": "old", "rollout_id": "up-2", "time": "t"}), True, False, "up-2", "t"),
+        (there({}, problem="no JSON"), True, False, "quarantine", ""),
+        (ANSWERS["note"], False, False, "quarantine", ""),
+    ],
+)
+def test_what_the_marker_of_a_node_says(note, marked, known, token, since):
+    state = decide(note=note)
+    assert (state["marked"], state["known"], state["token"], state["marked_at"]) == (marked, known, token, since)
+
+
+def test_the_marker_that_is_written_keeps_why_and_since_when():
+    fresh = decide(
+        record={"path": "/new", "gpus": [{"uuid": "GPU-b", "serial": "7"}], "checks": ["gpu.xid"]},
+        evidence={"bundle": "/e"},
+    )["marker"]
+    assert (fresh["reason"], fresh["record"], fresh["evidence"], fresh["serials"], fresh["checks"]) == (
+        "XID 79",
+        "/new",
+        "/e",
+        ["7"],
+        ["gpu.xid"],
+    )
+    again = decide(note=there(fresh), record={}, time="2026-02-01T00:00:00Z", reason="another")
+    assert again["marker"] == fresh and again["known"]
+    assert decide(reason="")["marker"] == {} and decide(note=there(), reason="")["marker"]["reason"] == "fan"
+
+
+@pytest.mark.parametrize(
+    ("facts", "well"),
+    [
+        ({"baseline_file": kept("GPU-a"), "info": {"snapshot": snapshot("GPU-a")}}, True),
+        ({"given_baseline": {"snapshot": snapshot("GPU-a")}, "info": {"snapshot": snapshot("GPU-a")}}, True),
+        (
+            {
+                "flight": dict(CLEAR, baseline={"snapshot": snapshot("GPU-a")}),
+                "stat": {"stat": {"exists": False}},
+                "info": {"snapshot": snapshot("GPU-a")},
+            },
+            True,
+        ),
+        ({"stat": {"stat": {"exists": False}}, "info": {"snapshot": snapshot("GPU-a")}}, False),  # no baseline
+        ({"baseline_file": {"failed": True, "msg": "denied"}, "info": {"snapshot": snapshot("GPU-a")}}, False),
+        ({"baseline_file": {"content": "e30"}, "info": {"snapshot": snapshot("GPU-a")}}, False),  # damaged
+        (
+            {"baseline_file": {"content": base64.b64encode(b"[]").decode()}, "info": {"snapshot": snapshot("GPU-a")}},
+            False,
+        ),
+        ({"baseline_file": kept("GPU-a"), "info": {"snapshot": snapshot("GPU-b")}}, False),  # exchanged
+        ({"baseline_file": kept("GPU-a", "GPU-b"), "info": {"snapshot": snapshot("GPU-a")}}, False),
+        ({"baseline_file": kept("GPU-a"), "info": {"snapshot": snapshot("GPU-a", "GPU-b")}}, False),
+        ({"baseline_file": kept("GPU-a"), "info": {"snapshot": snapshot(None)}}, False),
+        ({"baseline_file": kept("GPU-a"), "info": {"snapshot": snapshot()}}, False),
+        ({"baseline_file": kept("GPU-a"), "info": {"failed": True, "msg": "NVML hangs"}}, False),
+        ({"baseline_file": kept("GPU-b"), "info": {"snapshot": snapshot("GPU-b")}}, False),  # its record has another
+        ({"baseline_file": kept("GPU-b"), "info": {"snapshot": snapshot("GPU-b")}, "new_baseline": True}, True),
+        ({"new_baseline": True}, True),
+        ({"new_baseline": True, "note": there({}, problem="no JSON")}, False),
+    ],
+)
+def test_with_which_gpus_a_node_may_come_back(facts, well):
+    assert bool(decide(**dict({"note": there()}, **facts))["no_way_back"]) is not well
+
+
+def test_other_gpus_are_named_with_the_way_out():
+    said = decide(note=there(), baseline_file=kept("GPU-a"), info={"snapshot": snapshot("GPU-b")})["no_way_back"]
+    assert "missing is GPU-a" in said and "new is GPU-b" in said and "return_to_service_new_baseline=true" in said
+
+
+@pytest.mark.parametrize(
+    ("smoke", "health", "well"),
+    [
+        (PASS, PASS, True),
+        (FAIL, PASS, False),
+        (PASS, FAIL, False),
+        (FAIL, FAIL, False),
+        ({}, PASS, False),
+        (PASS, {}, False),
+        (PASS, None, False),
+        (dict(PASS, tested=False), PASS, False),
+        (PASS, {"health": {"verdict": "unknown"}}, False),
+        ({"failed": True, "msg": "no CUDA"}, PASS, False),
+    ],
+)
+def test_nothing_but_a_pass_of_both_is_fit(smoke, health, well):
+    assert bool(decide(smoke=smoke, health=health)["unfit"]) is not well
+
+
+def test_a_node_that_cannot_be_tested_needs_a_word_that_says_so():
+    assert (
+        not decide(smoke={"skipped": True}, smoked=False, health=PASS)["unfit"]
+        and decide(smoke={}, smoked=False, health=FAIL)["unfit"]
+    )
+
+
+def test_the_checks_that_did_not_pass_are_named():
+    checks = [{"id": "gpu.n%d" % number, "status": "fail", "message": "it is broken"} for number in range(7)]
+    state = decide(smoke=PASS, health={"health": {"verdict": "fail", "checks": checks}})
+    assert (
+        "gpu.n0: it is broken" in state["unfit"]
+        and "(and 2 more)" in state["unfit"]
+        and len(state["failed_checks"]) == 7
+    )
+
+
+def test_a_scheduler_that_was_not_told_and_a_node_that_is_silent_are_both_said():
+    said = decide(not_closed="slurmctld does not answer", marks={"unreachable": True, "msg": "no route"})["incomplete"]
+    assert "slurmctld does not answer" in said and "no route" in said
+    assert decide(not_closed="away")["incomplete"] and not decide()["incomplete"]
+
+
+def test_who_keeps_it_out():
+    state = decide(ownership={"slurm": {"owner": "ours"}, "kubernetes": {"owner": "operator"}})
+    assert (state["owned"], state["kept_by_others"]) == (["slurm"], ["kubernetes"])
+
+
+def test_a_history_that_was_not_read_is_no_empty_one():
+    sick = {"health": {"verdict": "fail", "action": "reboot", "checks": []}}
+    actions = ["reboot"]
+    assert decide(health=sick, actions=actions)["step"]["do"] == "quarantine"
+    assert (
+        decide(health=sick, actions=actions, history={"exists": False, "note": None, "problem": ""})["step"]["do"]
+        == "reboot"
+    )
+    assert (
+        decide(health=sick, actions=actions, history={"exists": True, "note": None, "problem": "no JSON"})["step"]["do"]
+        == "quarantine"
+    )

@@ -1,0 +1,6 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Monitoring: the series, thresholds, rules, alerts, routes and targets of a fleet, out of data."""
+
+from __future__ import annotations

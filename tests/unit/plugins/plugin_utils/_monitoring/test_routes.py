@@ -1,0 +1,193 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The routes and inhibitions, as amtool and a real Alertmanager take them."""
+# Runs on main only: amtool and Alertmanager are the machine's, and what they are given is rendered from data.
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._monitoring import catalog, routes, rules
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._monitoring import servers
+
+RECEIVERS = [
+    {"name": "pager", "webhook_configs": [{"url": "http://127.0.0.1:1/page"}]},
+    {"name": "tickets", "webhook_configs": [{"url": "http://127.0.0.1:1/ticket"}]},
+    {"name": "others", "webhook_configs": [{"url": "http://127.0.0.1:1/other"}]},
+]
+ALERTS = {alert["id"]: alert for alert in catalog.alerts()}
+RECEIVER = {"page": "pager", "ticket": "tickets", "info": routes.NONE}
+
+
+def labels(name, **more):
+    alert = ALERTS[name]
+    return {
+        "alertname": name,
+        "severity": alert["severity"],
+        "scope": alert["scope"],
+        "source": "gpufleet",
+        "environment": "prod",
+        **more,
+    }
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    path = tmp_path_factory.mktemp("alertmanager") / "alertmanager.yml"
+    path.write_text(rules.document(routes.config(RECEIVERS, "pager", "tickets", other="others")), encoding="utf-8")
+    return path
+
+
+def amtool(*arguments):
+    done = subprocess.run(
+        ["amtool", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, check=False
+    )
+    return done.returncode, done.stdout
+
+
+def test_amtool_takes_the_configuration(config):
+    code, output = amtool("check-config", str(config))
+    assert code == 0 and "4 receivers" in output and "%d inhibit rules" % len(routes.HELD_BACK) in output, output
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "GpuFallenOffBus",
+        "GpuRowRemapPending",
+        "GpuXidApplication",
+        "NodeUnreachable",
+        "RackLost",
+        "QueueStuck",
+        "FilesChanged",
+    ],
+)
+def test_an_alert_is_told_to_the_receiver_of_its_severity(config, name):
+    """One alert of each kind of route; that every alert has a known severity and scope is tested with the rules."""
+    code, output = amtool(
+        "config",
+        "routes",
+        "test",
+        "--config.file=%s" % config,
+        "--verify.receivers=%s" % RECEIVER[ALERTS[name]["severity"]],
+        *("%s=%s" % pair for pair in labels(name, node="n1", rack="r1").items()),
+    )
+    assert code == 0, output
+
+
+def test_alerts_of_others_go_elsewhere(config):
+    assert (
+        amtool(
+            "config",
+            "routes",
+            "test",
+            "--config.file=%s" % config,
+            "--verify.receivers=others",
+            "alertname=NodeUnreachable",
+        )[0]
+        == 0
+    )
+
+
+def test_every_alert_that_a_rule_names_is_there():
+    text = " ".join(" ".join(source + target) for source, target, dummy in routes.HELD_BACK)
+    named = {word for word in text.replace('"', "|").split("|") if word[:1].isupper()}
+    assert named and named <= set(ALERTS) and set(routes.LOST) <= set(ALERTS)
+
+
+NODES = [("n%d" % number, "r1") for number in range(8)]
+STORY = (
+    # A rack of eight nodes is lost, and with it every alert of its nodes and GPUs.
+    [labels("RackLost", rack="r1")]
+    + [labels("NodeUnreachable", rack=rack, node=node) for node, rack in NODES]
+    + [
+        labels("GpuEccUncorrectable", rack="r1", node="n0", gpu="1", UUID="a"),
+        labels("ExporterDown", rack="r1", node="n1", job="gpufleet-dcgm"),
+    ]
+    # A node is lost, and with it its own.
+    + [
+        labels("NodeUnreachable", rack="r2", node="m0"),
+        labels("GpuXidReset", rack="r2", node="m0", gpu="0", UUID="b"),
+        labels("DcgmStale", rack="r2", node="m0"),
+    ]
+    # What has no rack and no node is not held back by them.
+    + [labels("GpuXidReset", node="m1", gpu="0", UUID="c"), labels("NodeUnreachable", node="m2"), labels("QueueStuck")]
+    # Another environment has a rack and a node of the same names.
+    + [dict(labels("GpuXidReset", rack="r1", node="n0", gpu="0", UUID="d"), environment="test")]
+    # Heat is told once, at its highest place.
+    + [
+        labels("RackHot", rack="r3"),
+        labels("NodeGpusHot", rack="r3", node="h0"),
+        labels("GpuHot", rack="r3", node="h1", gpu="0", UUID="e"),
+        labels("NodeGpusHot", rack="r4", node="h2"),
+        labels("GpuThrottledThermal", rack="r4", node="h2", gpu="0", UUID="f"),
+        labels("GpuFallenOffBus", rack="r4", node="h2", gpu="1", UUID="g"),
+    ]
+)
+
+
+def test_what_is_lost_or_hot_holds_back_what_follows_from_it(config):
+    with servers.alertmanager(config, config.parent) as url:
+        servers.ask(url + "/api/v2/alerts", [{"labels": one} for one in STORY])
+        # Inhibition is worked out when a group is looked at; asking for the alerts does the same.
+        found = servers.until(
+            lambda: [one for one in [servers.ask(url + "/api/v2/alerts")] if len(one) == len(STORY)],
+            "alerts are missing",
+        )[0]
+        groups = servers.ask(url + "/api/v2/alerts/groups?silenced=false&inhibited=false")
+    heard = sorted(
+        (one["labels"]["alertname"], one["labels"].get("node", one["labels"].get("rack", "")))
+        for one in found
+        if not one["status"]["inhibitedBy"]
+    )
+    assert heard == sorted(
+        [
+            ("RackLost", "r1"),
+            ("NodeUnreachable", "m0"),
+            ("GpuXidReset", "m1"),
+            ("NodeUnreachable", "m2"),
+            ("QueueStuck", ""),
+            ("GpuXidReset", "n0"),
+            ("RackHot", "r3"),
+            ("NodeGpusHot", "h2"),
+            ("GpuFallenOffBus", "h2"),
+        ]
+    )
+    told = [
+        {one["labels"]["alertname"] for one in group["alerts"]}
+        for group in groups
+        if group["labels"].get("rack") == "r1"
+    ]
+    assert {"RackLost"} in told and sum("NodeUnreachable" in names for names in told) == 0
+
+
+def test_nodes_that_are_lost_notify_once_an_hour_and_others_come_and_go_as_one():
+    lost = routes.config(RECEIVERS, "pager", "tickets")["route"]["routes"][0]["routes"][0]
+    assert lost["group_interval"] == "1h" and "node" in lost["group_by"]
+    rendered = {
+        alert["id"]: rules.alert_rule(alert, catalog.thresholds({"rack_power_limit_watts": 1}))
+        for alert in catalog.alerts()
+        if alert.get("keep")
+    }
+    assert rendered and {rule["keep_firing_for"] for rule in rendered.values()} == {"3600s"}
+
+
+@pytest.mark.parametrize(
+    "receivers, page, ticket, info, name",
+    [
+        ([], "", "", "", "receiver_page"),
+        (RECEIVERS, "", "tickets", "", "receiver_page"),
+        (RECEIVERS, "pager", "none", "", "receiver_ticket"),
+        (RECEIVERS, "pager", "tickets", "none", "receiver_info"),
+        (RECEIVERS + RECEIVERS[:1], "pager", "tickets", "", "gpu_monitoring_receivers"),
+        ([{"webhook_configs": []}], "pager", "tickets", "", "gpu_monitoring_receivers"),
+        ([{"name": routes.NONE}], "pager", "tickets", "", "gpu_monitoring_receivers"),
+    ],
+)
+def test_receivers_that_tell_no_one_are_refused(receivers, page, ticket, info, name):
+    with pytest.raises(catalog.MonitoringError) as found:
+        routes.config(receivers, page, ticket, info)
+    assert name in str(found.value)

@@ -19,6 +19,14 @@ options:
       reboot:
         description: Whether it was rebooted. If set, a boot that did not happen, or one that nobody asked for, is a failure.
         type: bool
+      mig_hidden:
+        description:
+          - What of a GPU in MIG mode NVML need not tell. Checks of these values do not apply then; others are judged as always.
+          - V(all) are remapped rows and volatile ECC errors, for a node that serves. V(volatile_ecc) are those errors alone, for a node whose instances
+            were destroyed to read the rest.
+        type: str
+        choices: [none, volatile_ecc, all]
+        default: none
       changes:
         description:
           - The RV(health.changes[].key) of values that were changed, or patterns of them such as V(mig_*). They are V(expected) in

@@ -16,9 +16,9 @@ options:
     type: int
     default: 600
   rollout_id:
-    description: Written into the lock, for whoever has to wait for it.
+    description: Written into the lock, so that a task that waits for it can name it.
     type: str
   step:
-    description: Written into the lock, for whoever has to wait for it.
+    description: Written into the lock, so that a task that waits for it can name it.
     type: str
 """

@@ -1,0 +1,133 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the API of Kubernetes says of its nodes, as hosts. Pure: objects in, hosts out."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._inventory.hosts import (
+    Hosts,
+    InventoryProblem,
+    Names,
+    host,
+)
+
+Node = t.Dict[str, t.Any]
+ROLE = "node-role.kubernetes.io/"
+READY = {"True": "ready", "False": "not_ready"}
+GPU = re.compile(r"(nvidia\.com/(gpu|mig-.+))(\.shared)?$")
+VERSIONS = {
+    "kubelet": "kubeletVersion",
+    "kernel": "kernelVersion",
+    "os": "osImage",
+    "runtime": "containerRuntimeVersion",
+    "architecture": "architecture",
+}
+
+
+def hosts(
+    found: t.Sequence[t.Any], asked: str, names: Names, labels: t.Sequence[str] = (), gpus_only: bool = False
+) -> Hosts:
+    """A host for each node, in the groups of its state, roles, taints and GPUs, and of the labels in LABELS."""
+    chosen: Hosts = {}
+    seen: t.Set[str] = set()
+    for number, node in enumerate(found):
+        name = _whole(node, number, asked)
+        if name in seen:
+            raise InventoryProblem("%s names node %s twice; expected each once. Ask again." % (asked, name))
+        seen.add(name)
+        gpus = _gpus(node)
+        if not gpus_only or sum(gpus.values()):
+            chosen[name] = host(_variables(name, node, gpus), _groups(node, gpus, names, labels))
+    return chosen
+
+
+def _whole(node: t.Any, number: int, asked: str) -> str:
+    """The name of a node that has all that an API server gives one."""
+    parts = [node.get(key) for key in ("metadata", "spec", "status")] if isinstance(node, dict) else []
+    name = parts[0].get("name") if parts and isinstance(parts[0], dict) else None
+    if (
+        not name
+        or not isinstance(name, str)
+        or not all(isinstance(part, dict) for part in parts)
+        or not parts[2].get("conditions")
+    ):
+        raise InventoryProblem(
+            "%s gave half an answer: number %d of its nodes%s lacks its name, spec, status or conditions. Expected "
+            "nodes as an API server lists them. "
+            "See what answers at that address (a proxy, another API), and ask again."
+            % (asked, number + 1, ", %s," % name if name else "")
+        )
+    return name
+
+
+def ready(node: Node) -> str:
+    """C(ready), C(not_ready), or C(unknown)."""
+    said = [
+        each.get("status")
+        for each in node["status"]["conditions"]
+        if isinstance(each, dict) and each.get("type") == "Ready"
+    ]
+    return READY.get(said[0], "unknown") if len(said) == 1 else "unknown"
+
+
+def _gpus(node: Node) -> t.Dict[str, int]:
+    """{resource: how many the kubelet offers} of NVIDIA's GPUs and MIG devices; a number that is none counts as 0."""
+    offered = node["status"].get("allocatable") or {}
+    return {
+        key: int(value) if re.fullmatch(r"[0-9]+", str(value)) else 0
+        for key, value in sorted(offered.items())
+        if GPU.match(key)
+    }
+
+
+def _taints(node: Node) -> t.List[t.Dict[str, str]]:
+    return [
+        {key: str(each.get(key) or "") for key in ("key", "value", "effect")}
+        for each in node["spec"].get("taints") or []
+    ]
+
+
+def _roles(labels: t.Dict[str, str]) -> t.List[str]:
+    return sorted(key[len(ROLE) :] for key in labels if key.startswith(ROLE) and len(key) > len(ROLE))
+
+
+def _variables(name: str, node: Node, gpus: t.Dict[str, int]) -> t.Dict[str, t.Any]:
+    labels, info = node["metadata"].get("labels") or {}, node["status"].get("nodeInfo") or {}
+    addresses: t.Dict[str, t.List[str]] = {}
+    for each in node["status"].get("addresses") or []:
+        addresses.setdefault(str(each.get("type")), []).append(str(each.get("address")))
+    return {
+        "kubernetes_node": name,
+        "kubernetes_state": ready(node),
+        "kubernetes_cordoned": bool(node["spec"].get("unschedulable")),
+        "kubernetes_labels": dict(labels),
+        "kubernetes_taints": _taints(node),
+        "kubernetes_roles": _roles(labels),
+        "kubernetes_addresses": addresses,
+        "kubernetes_gpus": sum(gpus.values()),
+        "kubernetes_gpu_resources": gpus,
+        "kubernetes_provider_id": node["spec"].get("providerID") or "",
+        "kubernetes_versions": {key: str(info.get(word) or "") for key, word in VERSIONS.items()},
+    }
+
+
+def _groups(node: Node, gpus: t.Dict[str, int], names: Names, keys: t.Sequence[str]) -> t.List[str]:
+    labels = node["metadata"].get("labels") or {}
+    made = ["kubernetes", names.group("kubernetes_state", ready(node))]
+    if node["spec"].get("unschedulable"):
+        made.append("kubernetes_cordoned")
+    made += [names.group("kubernetes_role", each) for each in _roles(labels)]
+    # With the key of the whole label or taint as one word, so that a clash names it.
+    made += [
+        names.group("kubernetes_label", "%s=%s" % (key, labels[key]) if labels[key] else key)
+        for key in keys
+        if key in labels
+    ]
+    made += [names.group("kubernetes_taint", "%s:%s" % (each["key"], each["effect"])) for each in _taints(node)]
+    if sum(gpus.values()):
+        made.append("kubernetes_gpu")
+    return made + [names.group("kubernetes_resource", key) for key, count in gpus.items() if count]

@@ -1,0 +1,53 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The environment `awx` of the tests: ansible-builder, and the collection awx.awx with an ansible-core to run it."""
+
+from __future__ import annotations
+
+import functools
+import os
+import pathlib
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+
+@functools.lru_cache(maxsize=None)
+def place():
+    """Where it is; made first if need be."""
+    done = subprocess.run(
+        [str(ROOT / "tests" / "tools" / "venv.sh"), "awx"], stdout=subprocess.PIPE, universal_newlines=True, check=True
+    )
+    return pathlib.Path(done.stdout.strip())
+
+
+def variables(home, **more):
+    """The environment variables of a command: the user's configuration of Ansible takes no part."""
+    bare = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("ANSIBLE_", "CONTROLLER_", "TOWER_", "AWX_"))
+    }
+    return dict(
+        bare,
+        HOME=str(home),
+        PATH="%s%s%s" % (place() / "bin", os.pathsep, os.environ["PATH"]),
+        ANSIBLE_NOCOLOR="1",
+        ANSIBLE_PIPELINING="1",
+        **more,
+    )
+
+
+def builder(*words):
+    """What ansible-builder answers; that it fails is the test's failure, with all it said."""
+    done = subprocess.run(
+        [str(place() / "bin" / "ansible-builder"), *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        universal_newlines=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout

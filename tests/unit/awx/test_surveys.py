@@ -1,0 +1,237 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What AWX asks is what the playbooks take: types, choices, defaults and limits are those of the code."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import yaml
+
+pytest.importorskip("ansible", reason="the variables of the playbooks are known to action plugins")
+
+from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_control, rollout_plan
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _variables
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import options
+from tests.unit.awx import data
+
+pytestmark = pytest.mark.cores
+
+TEMPLATES = data.named("controller_templates")
+WORKFLOWS = data.named("controller_workflows")
+ASKED = sorted(
+    (name, variable)
+    for name, entry in list(TEMPLATES.items()) + list(WORKFLOWS.items())
+    for variable in data.survey(entry)
+)
+# Variables of the playbooks that no argument spec describes: what their heads and _variables say of them.
+WHOLE = {"bringup_reboot_timeout": 1800, "gpufleet_answer_timeout": 300, "holds_max_days": ""}
+TEXTS = {name for name in _variables.PLAYBOOKS if name not in WHOLE}
+
+
+def specs():
+    """{variable: its spec, with the option's name as "key"} of all that the actions and the roles describe."""
+    found = {}
+    for action in (rollout_plan, rollout_control):
+        for key, variable in action.ActionModule.VARIABLES.items():
+            if key in action.ActionModule.ARGUMENT_SPEC:
+                found[variable] = dict(action.ActionModule.ARGUMENT_SPEC[key], key=key)
+    for path in data.AWX.parent.glob("roles/*/meta/argument_specs.yml"):
+        for entry in yaml.safe_load(path.read_text())["argument_specs"].values():
+            found.update({name: dict(option, key=name) for name, option in (entry.get("options") or {}).items()})
+    return found
+
+
+SPECS = specs()
+
+
+def wanted(variable):
+    """(types that a question may have, its choices, its default, its largest number) by the code."""
+    if variable in WHOLE:
+        return ("integer",), None, WHOLE[variable], None
+    if variable in SPECS and variable not in ("upgrade_hosts",):
+        spec = SPECS[variable]
+        kind, key = spec.get("type", "str"), spec["key"]
+        default = "" if spec.get("default") in (None, [], {}) else spec["default"]
+        if spec.get("choices"):
+            return ("multiplechoice",), spec["choices"], default, None
+        if kind == "int":
+            return (
+                ("integer",),
+                None,
+                default,
+                options.MOST.get(key) or (options.MOST_SECONDS if key.endswith("_s") else options.MOST_NODES),
+            )
+        if kind == "bool":
+            return ("multiplechoice",), ["false", "true"], str(default).lower(), None
+        # A text survives everything; "{{ ... }}" in a role's spec is a default that another variable gives.
+        return ("text", "textarea"), None, "" if "{{" in str(default) else str(default), None
+    assert variable in TEXTS, "%s is no variable of the collection" % variable
+    return ("text", "textarea"), None, "", None
+
+
+def complaints(question):
+    """What of a question is not as the code has it."""
+    types, choices, default, most = wanted(question["variable"])
+    found = []
+    if question["type"] not in types:
+        found.append("type %s, not %s" % (question["type"], types))
+    if question.get("choices") != choices:
+        found.append("choices %s, not %s" % (question.get("choices"), choices))
+    if question["default"] != default or type(question["default"]) is not type(default):
+        found.append("default %r, not %r" % (question["default"], default))
+    if most is not None and question["max"] > most:
+        found.append("max %s, more than %s" % (question["max"], most))
+    if "integer" in types and question.get("min", -1) < 0:
+        found.append("min %s" % question.get("min"))
+    if question["type"] in ("text", "textarea"):
+        longest = options.LONG if question["type"] == "textarea" else options.LONGEST
+        if question["max"] > longest:
+            found.append("max %s, more than %s characters" % (question["max"], longest))
+    return found
+
+
+@pytest.mark.parametrize("name, variable", ASKED)
+def test_a_question_is_what_the_code_takes(name, variable):
+    assert complaints(data.survey(TEMPLATES.get(name) or WORKFLOWS[name])[variable]) == []
+
+
+@pytest.mark.parametrize(
+    "variable, field, value",
+    [
+        ("rollout_on_failure", "choices", ["rollback", "stop"]),
+        ("rollout_canary_soak_s", "default", "0"),
+        ("rollout_canary_soak_s", "max", 10**9),
+        ("rollout_max_down", "default", 1),
+        ("rollout_max_down", "type", "integer"),
+        ("rollout_mode", "default", "waves"),
+        ("rollout_break_lock", "default", "true"),
+        ("rollout_version", "max", 10**6),
+        ("rollout_canary_soak_s", "min", -1),
+    ],
+)
+def test_a_question_that_drifts_is_found(variable, field, value):
+    question = dict(data.survey(TEMPLATES["gpufleet upgrade"])[variable], **{field: value})
+    assert complaints(question) != []
+
+
+def test_a_question_for_a_variable_that_does_not_exist_is_found():
+    with pytest.raises(AssertionError, match="rollout_versoin"):
+        wanted("rollout_versoin")
+
+
+def test_every_playbook_has_a_template_and_a_wrapper_and_every_wrapper_a_playbook():
+    wrappers = sorted(path.stem for path in (data.AWX / "project").glob("*.yml"))
+    assert wrappers == data.playbooks()
+    assert {entry["playbook"] for entry in TEMPLATES.values()} == {name + ".yml" for name in wrappers}
+    for name in wrappers:
+        (only,) = yaml.safe_load((data.AWX / "project" / (name + ".yml")).read_text())
+        assert set(only) == {"name", "ansible.builtin.import_playbook"}
+        assert only["ansible.builtin.import_playbook"] == "gpufleet.lifecycle." + name
+
+
+def test_awx_would_list_the_wrappers_and_nothing_else():
+    """AWX takes for a playbook what has such a line, outside of a few directories and hidden ones."""
+    line = re.compile(
+        r"^\s*?-?\s*?(?:hosts|(?:ansible\.builtin\.)?import_playbook|(?:ansible\.builtin\.)?include):\s*?.*?$", re.M
+    )
+    root = data.AWX / "project"
+    found = sorted(
+        str(path.relative_to(root))
+        for path in root.rglob("*")
+        if path.suffix in (".yml", ".yaml") and line.search(path.read_text())
+    )
+    assert found == [name + ".yml" for name in data.playbooks()]
+
+
+@pytest.mark.parametrize("name", sorted(TEMPLATES))
+def test_a_template_lets_nothing_slip_past(name):
+    entry = TEMPLATES[name]
+    assert entry["allow_simultaneous"] is False and entry["use_fact_cache"] is False and entry["job_slice_count"] == 1
+    assert not any(
+        entry["ask_%s_on_launch" % what] for what in ("variables", "tags", "skip_tags", "job_slice_count", "job_type")
+    )
+    assert (
+        entry["survey_enabled"]
+        and entry["credentials"]
+        and all(text.startswith("{{ gpufleet_awx_") for text in entry["credentials"])
+    )
+    assert entry["job_type"] == ("check" if name == "gpufleet plan" else "run")
+
+
+def test_no_secret_is_in_the_files():
+    """Credentials are named; a password of a notification is empty."""
+    text = "\n".join(path.read_text() for path in (data.AWX / "controller").glob("*.yml"))
+    assert (
+        re.findall(r"(?im)^\s*(?:password|token|secret|ssh_key_data)\s*:(?!\s*(?:\"\"|''|\$encrypted\$)?$).*", text)
+        == []
+    )
+
+
+def test_a_rollout_waits_for_the_plan_that_was_approved():
+    for name in ("gpufleet plan", "gpufleet upgrade"):
+        assert TEMPLATES[name]["extra_vars"] == {"rollout_require_approval": True}
+
+
+def paths(nodes, identifier):
+    """The nodes that run only if IDENTIFIER ended well, and those that run whatever became of it."""
+    node = next(one for one in nodes if one["identifier"] == identifier)
+    return node.get("success_nodes", []), node.get("always_nodes", []) + node.get("failure_nodes", [])
+
+
+def test_nothing_is_upgraded_before_the_plan_is_approved_and_the_report_comes_always():
+    nodes = WORKFLOWS["gpufleet driver upgrade"]["simplified_workflow_nodes"]
+    before = "precheck"
+    for following in ("plan", "approval", "upgrade"):
+        assert paths(nodes, before) == ([following], []), "denied, failed or timed out, nothing comes after %s" % before
+        before = following
+    assert paths(nodes, "upgrade") == ([], ["report"])
+    assert next(one for one in nodes if one["identifier"] == "approval")["approval_node"]["timeout"] > 0
+
+
+@pytest.mark.parametrize("name", sorted(WORKFLOWS))
+def test_a_workflow_runs_templates_that_are_there_and_asks_what_they_ask(name):
+    asked = data.survey(WORKFLOWS[name])
+    nodes = WORKFLOWS[name]["simplified_workflow_nodes"]
+    links = [
+        link
+        for node in nodes
+        for kind in ("success_nodes", "failure_nodes", "always_nodes")
+        for link in node.get(kind, [])
+    ]
+    assert set(links) <= {node["identifier"] for node in nodes}
+    taken = set()
+    for node in nodes:
+        if "unified_job_template" in node:
+            template = data.survey(TEMPLATES[node["unified_job_template"]])
+            taken |= set(template)
+            needed = {
+                variable
+                for variable, question in template.items()
+                if question["required"] and question["default"] == ""
+            }
+            assert needed <= set(asked), "%s is asked of nobody" % needed
+    assert set(asked) <= taken and WORKFLOWS[name]["allow_simultaneous"] is False
+
+
+def test_who_may_plan_may_not_approve():
+    roles, teams = data.everything()["controller_roles"], data.named("aap_teams")
+    assert {entry["team"] for entry in roles} == set(teams)
+    may = {}
+    for entry in roles:
+        for kind in ("job_templates", "workflows"):
+            for name in entry.get(kind, []):
+                assert name in (TEMPLATES if kind == "job_templates" else WORKFLOWS), name
+                may.setdefault((entry["role"], name), set()).add(entry["team"])
+    assert may["approval", "gpufleet driver upgrade"] == {"gpufleet approvers"}
+    assert "gpufleet approvers" not in may["execute", "gpufleet driver upgrade"] | may["execute", "gpufleet plan"]
+    assert may["execute", "gpufleet rollout_control"] == {"gpufleet operators"}
+    assert ("execute", "gpufleet upgrade") not in may, "an upgrade goes through the workflow"
+
+
+def test_schedules_run_what_only_looks():
+    schedules = data.named("controller_schedules")
+    assert {entry["unified_job_template"] for entry in schedules.values()} == {"gpufleet precheck", "gpufleet holds"}
+    assert all(re.search(r"^DTSTART;TZID=\S.*RRULE:FREQ=", entry["rrule"]) for entry in schedules.values())

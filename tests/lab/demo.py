@@ -34,7 +34,7 @@ POLICY = {
 }
 OUT_OF_SERVICE = (
     "stop", "install", "prove", "reboot", "reload", "validate", "return", "rollback_install", "rollback_prove", "rollback_reboot", "rollback_reload",
-    "rollback_validate", "rollback_start", "quarantine",
+    "rollback_mig", "rollback_validate", "rollback_start", "quarantine",
 )
 STAGES = {
     "kernel_hold": "hold the kernel",

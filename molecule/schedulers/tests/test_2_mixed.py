@@ -43,7 +43,7 @@ def space(tmp_path):
     with cluster.running(tmp_path / "kube") as plane:
         space = cluster.Space(plane, "team")
         for name in ("slurm-2", "kube-1", "kube-2"):
-            space.add_node(kube_name(name), {"rack": "r1"}, unschedulable=name == "kube-2", taints=TAINTS)
+            space.add_node(kube_name(name), {"rack": "r1"}, unschedulable=name == "kube-2", taints=TAINTS, gpus=4)
             space.add_pod("train-" + name, kube_name(name), gpus=1)
         space.add_pod("slurmd", kube_name("slurm-2"), gpus=1, owner="DaemonSet")
         space.add_pod("monitor", kube_name("kube-1"), gpus=1, owner="DaemonSet")

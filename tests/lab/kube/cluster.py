@@ -64,10 +64,15 @@ class Space:
         self.node = node
         plane.must("POST", "/api/v1/namespaces", {"metadata": {"name": space}})
 
-    def add_node(self, name: str, labels: dict | None = None, unschedulable: bool = False, taints: list | None = None) -> dict:
+    def add_node(self, name: str, labels: dict | None = None, unschedulable: bool = False, taints: list | None = None, gpus: int | dict | None = None) -> dict:
+        """A node, with the GPUs that its kubelet would tell: their number, or {resource: number}."""
         body = objects.node(name, unschedulable, labels, taints=taints)
         body["metadata"].pop("resourceVersion")
-        return self.plane.must("POST", "/api/v1/nodes", body)
+        made = self.plane.must("POST", "/api/v1/nodes", body)
+        return made if gpus is None else self.give_gpus(gpus, name)
+
+    def give_gpus(self, gpus: int | dict, name: str = "") -> dict:
+        return self.plane.must("PATCH", f"/api/v1/nodes/{name or self.node}/status", {"status": objects.gpu_status(gpus)}, kind=MERGE)
 
     def read(self, name: str = "") -> dict:
         return self.plane.must("GET", "/api/v1/nodes/" + (name or self.node))

@@ -33,11 +33,20 @@ def pod(name, node="gpu-1", gpus=0, owner="ReplicaSet", namespace="default", uid
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": {"phase": phase}}
 
 
-def node(name="gpu-1", unschedulable=False, labels=None, annotations=None, taints=None, version="7"):
+def node(name="gpu-1", unschedulable=False, labels=None, annotations=None, taints=None, version="7", gpus=None):
     spec = {}
     if unschedulable:
         spec["unschedulable"] = True
     if taints:
         spec["taints"] = taints
     meta = {"name": name, "resourceVersion": version, "labels": dict(labels or {}), "annotations": dict(annotations or {})}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": spec}
+    found = {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": spec}
+    if gpus is not None:
+        found["status"] = gpu_status(gpus)
+    return found
+
+
+def gpu_status(gpus):
+    """What a kubelet tells once its device plugin has told it the GPUs: their number, or {resource: number}."""
+    amounts = {name: str(amount) for name, amount in (gpus if isinstance(gpus, dict) else {"nvidia.com/gpu": gpus}).items()}
+    return {"capacity": dict(amounts, cpu="8"), "allocatable": dict(amounts, cpu="8")}

@@ -12,7 +12,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import trees
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _background, _controller
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import ArchiveError, Claims, offered, receive
 
 MODULE = "gpufleet.lifecycle.dkms_module"
@@ -24,18 +24,20 @@ display = Display()
 
 class ActionModule(ActionBase):
     _supports_check_mode = True
-    _supports_async = False
+    _supports_async = True
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
         _controller.require()
         args = dict(self._task.args)
+        # What compiles goes on where the connection breaks. What only asks, or takes what is there, is over sooner than a job begins.
+        self.background = _background.Background(self)
         for name in ("archives_offered", "archives_sources", "asked"):
             if name in args:
                 raise AnsibleActionFail("%s: set by the action plugin, not by a playbook; remove it from the task" % (name,))
         given = args.pop("archive_dir", None)
         if not given:
-            return dict(result, **self.module(args, task_vars))
+            return dict(result, **self.background.run(MODULE, args, task_vars))
         self.node = (task_vars or {}).get("inventory_hostname")
         if args.get("state", "built") not in STATES or args.get("import_files"):
             raise AnsibleActionFail("%s: archive_dir goes with state=%s and without import_files" % (self.node, " or ".join(STATES)))
@@ -62,7 +64,7 @@ class ActionModule(ActionBase):
             failed = self.bring(directory, needed, args.get("store_dir") or trees.STORE, task_vars)
             if failed:
                 return failed
-            answer = self.module(dict(args, asked=True, **offer), task_vars)
+            answer = self.background.run(MODULE, dict(args, asked=True, **offer), task_vars)
             warnings += list(answer.get("warnings") or []) + self.keep(directory, answer.get("compiled") or [])
         if warnings:
             answer["warnings"] = warnings
@@ -122,7 +124,8 @@ class ActionModule(ActionBase):
 
     def copy(self, path, store, task_vars):
         task = self._task.copy()
-        task.args = {"src": path, "dest": store + "/", "owner": "root", "group": "root", "mode": "0644"}
+        # The action that copies knows no async.
+        task.async_val, task.args = 0, {"src": path, "dest": store + "/", "owner": "root", "group": "root", "mode": "0644"}
         action = self._shared_loader_obj.action_loader.get(
             "ansible.legacy.copy", task=task, connection=self._connection, play_context=self._play_context, loader=self._loader, templar=self._templar,
             shared_loader_obj=self._shared_loader_obj)

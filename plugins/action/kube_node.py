@@ -9,7 +9,7 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.kube_node import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change, client, pods
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change, client, gpus, pods
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.course import Course
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import KubeError
 
@@ -54,18 +54,23 @@ class ActionModule(ActionBase):
         for key in ("timeout_s", "request_timeout_s", "grace_period_s"):
             if options[key] is not None and options[key] < (1 if key == "request_timeout_s" else 0):
                 raise KubeError("%s is %d, expected a number of seconds." % (key, options[key]))
+        problems = gpus.label_problems(options["device_plugin_pods"])
+        if problems:
+            raise KubeError("device_plugin_pods: %s." % ("; ".join(problems),))
         return change.wanted(options["labels"], options["annotations"], options["taints"])
 
     @staticmethod
     def go(course, options, wanted):
         policy = pods.Policy(options["scope"], options["daemonset_pods"], options["unmanaged_pods"], options["emptydir_pods"])
+        want = gpus.Want(
+            options["expected_gpus"], options["compare_gpus"], tuple(options["device_plugin_pods"]), options["restart_device_plugin"], options["timeout_s"])
         if options["state"] == "read":
             course.info(policy)
         elif options["state"] == "present":
             course.bring(wanted)
         elif options["state"] == "resumed":
-            course.resume(wanted)
+            course.resume(wanted, want)
         elif options["state"] == "cordoned":
             course.cordon(options, wanted, policy)
         else:
-            course.drain(options, wanted, policy)
+            course.drain(options, wanted, policy, want)

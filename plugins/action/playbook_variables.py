@@ -44,28 +44,34 @@ class ActionModule(ActionBase):
     def check(arguments, task_vars, given):
         roles, everything = _variables.of_roles(), task_vars.get("hostvars") or {}
         names, inner, values, lost, limited, waits, allowed = set(), set(), {}, {}, [], [], _variables.choices()
-        undo = {}
+        undo, failed = {}, {}
         for node in arguments["nodes"]:
             found = everything[node]
             mine = {name for name in found if isinstance(name, str)}
             names |= mine
+            if arguments["rollout"]:
+                undo[node] = value_of(found, node, "rollout_undo")
+                values[node] = {name: value_of(found, node, name) for name in mine if _variables.of_all(name)}
+            lost = lost or value_of(found, node, "_raw_params")
+            if not arguments["values"]:
+                continue
             checked = value_of(found, node, REGISTERED)
             if not isinstance(checked, dict) or checked.get("process") != os.getppid():
                 inner |= mine
             for name in sorted(mine & set(allowed)):
                 limited.append((node, name, value_of(found, node, name), allowed[name]))
-            if arguments["rollout"]:
-                undo[node] = value_of(found, node, "rollout_undo")
-                values[node] = {name: value_of(found, node, name) for name in mine if _variables.of_all(name)}
             if _variables.ANSWER_TIMEOUT in mine:
                 waits.append((node, value_of(found, node, _variables.ANSWER_TIMEOUT)))
-            lost = lost or value_of(found, node, "_raw_params")
+            if _variables.INVENTORY_FAILED in mine:
+                failed[node] = value_of(found, node, _variables.INVENTORY_FAILED)
+        _variables.refuse_failed_inventory(failed)
         _variables.refuse_lost_words(lost)
         for mine in arguments["patterns"]:
+            _variables.refuse_common(given, mine)
             _variables.refuse_other_playbook(given, mine)
             _variables.refuse_undo(undo, mine)
         _variables.refuse_unknown_hosts(arguments["patterns"], task_vars.get("groups") or {})
-        _variables.refuse_strangers(names, roles)
+        _variables.refuse_strangers(names, roles, _variables.CONTROL if arguments["control"] else ())
         _variables.refuse_kept(inner, roles)
         for found in limited:
             _variables.refuse_no_choice(*found)

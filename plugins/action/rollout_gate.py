@@ -68,7 +68,7 @@ class ActionModule(RolloutAction):
         if answer["answer"] == "go" and answer.get("begun"):
             self.say(answer.pop("begun"))
         if answer["resume"]:
-            answer["documents"] = {name: book.load(node, name) for name in ("baseline", "services")}
+            answer["documents"] = {name: book.load(node, name) for name in ("baseline", "services", "mig-free")}
         return dict(answer, turn=turn, waited=waited)
 
     def by_hand(self, node, arguments, task_vars):
@@ -105,6 +105,9 @@ class ActionModule(RolloutAction):
                 if not resume or time.monotonic() >= deadline:
                     raise
                 said = {"going_down": True}
+            marker = said.get("quarantine") or {}
+            if not said.get("failed") and marker.get("exists"):
+                self.refuse_quarantined(book, arguments, node, marker, resume)
             if not said.get("failed") and not said.get("going_down"):
                 return claim.token(mine, arguments["claim_dir"])
             if said.get("failed") or time.monotonic() >= deadline:
@@ -115,13 +118,21 @@ class ActionModule(RolloutAction):
         self.tell(book, arguments)
         raise state.StateError("%s: %s." % (node, why))
 
-    def end(self, book, node, ended, why):
+    def refuse_quarantined(self, book, arguments, node, marker, resume):
+        """Leave a node alone that an operator put in quarantine after the rollout was planned. It takes a down slot, and no failure of the rollout."""
+        why = "it was put in quarantine since the rollout was planned: %s lies on the node. Nothing was changed in this run" % marker.get("path", "a marker")
+        self.end(book, node, "quarantined", why, state.HARD if resume else state.SICK)
+        self.tell(book, arguments)
+        raise state.StateError("%s: %s." % (node, why))
+
+    def end(self, book, node, ended, why, failure=None):
         """Record how a node ended that has leave and was not touched."""
         identity = self.controller()
+        failure = failure or (state.LOST if ended == "lost" else state.SOFT)
 
         def write(transaction):
             view = owned_view(transaction, book, identity)
-            transaction.append("state", run=view.run, node=node, state=ended, reason=why, failure=state.LOST if ended == "lost" else state.SOFT)
+            transaction.append("state", run=view.run, node=node, state=ended, reason=why, failure=failure)
             if state.nothing_left(view):
                 transaction.append("end", run=view.run)
 

@@ -10,9 +10,22 @@ import os
 import uuid
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_plan import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller, _peers, _variables
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _awx, _controller, _mig_file, _peers, _variables
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, owner, store
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, domains, holds, limits, options, orphans, plan, probes, proof, windows
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
+    claims,
+    domains,
+    holds,
+    layouts,
+    limits,
+    options,
+    orphans,
+    plan,
+    plan_text,
+    probes,
+    proof,
+    windows,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction, display
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import outbox, watcher
 
@@ -31,7 +44,7 @@ def approval(arguments, made):
 
 def agree(given, made):
     """Refuse a version of the command line that is not the plan's: the role would install it in place of the plan's."""
-    others = {name: node["to"] for name, node in made.nodes.items() if node["to"] != given}
+    others = {name: node["to"] for name, node in made.nodes.items() if node["to"] != given and node.get("install", True)}
     if given and others:
         name = min(others)
         raise plan.PlanError(
@@ -44,7 +57,8 @@ class ActionModule(RolloutAction):
     # The playbook's variable is the option with rollout_ before it, but for these; those of other tasks are what tasks make.
     VARIABLES = dict(
         {key: "rollout_" + key for key in ARGUMENT_SPEC
-         if key not in ("targets", "audits", "markers", "health", "domains", "checked", "schedulers", "expected")},
+         if key not in ("targets", "audits", "markers", "health", "domains", "checked", "schedulers", "expected", "job", "layouts",
+                        "layout_looks")},
         **options.VARIABLES,
         target="rollout_version", undo="rollback_of", domain_group_prefix="rollout_domain_prefix", role_mode="gpu_node_upgrade_rollout_mode",
         given_version="nvidia_driver_version")
@@ -57,10 +71,12 @@ class ActionModule(RolloutAction):
             raise plan.PlanError(
                 "gpu_node_upgrade_rollout_mode is %r: nodes would be taken without leave and without a record. Expected ledger in a rollout; "
                 "leave the variable out, or take a single node with the role itself. Nothing was changed." % (arguments["role_mode"],))
+        running = self.job(arguments, task_vars)
         self.place(arguments["artifact_dir"])
         undo, broken_off = self.undone(arguments)
         targets, kernels = self.targets(arguments, undo), self.kernels(arguments, undo)
-        book = self.book(arguments, arguments["rollout_id"] or broken_off or self.default_id(arguments, undo, targets))
+        wanted = self.layouts(arguments, undo)
+        book = self.book(arguments, arguments["rollout_id"] or broken_off or self.default_id(arguments, undo, targets, wanted))
         places = domains.of_hosts(task_vars.get("groups") or {}, arguments["domain_group_prefix"], arguments["domains"])
         markers = arguments["markers"] or {}
         for name in arguments["audits"]:
@@ -71,7 +87,7 @@ class ActionModule(RolloutAction):
         told = {name for name, expect in arguments["expected"].items() if _peers.is_told(expect)}
         lacks = {} if undo else _peers.fewer(probes.gpus(arguments["audits"]), told)
         looked = [probes.probe(name, audit, markers.get(name), places.get(name, {}), (arguments["health"] or {}).get(name), unproven.get(name, ""),
-                               lacks.get(name, ""))
+                               lacks.get(name, ""), arguments["layout_looks"].get(name))
                   for name, audit in arguments["audits"].items()]
         holds.check(arguments["hold_queries"])
         holds.check_times(arguments["hold_age_s"], arguments["hold_deadline_s"])
@@ -83,7 +99,7 @@ class ActionModule(RolloutAction):
         def make(view):
             made = plan.build(
                 arguments["target"], looked, policy, view, arguments["canaries"], targets, arguments["canaries_per_stratum"],
-                arguments["abandon"], kernels,
+                arguments["abandon"], kernels, wanted,
             )
             agree(arguments["given_version"], made)
             made.policy["approved"] = approval(arguments, made)
@@ -95,11 +111,11 @@ class ActionModule(RolloutAction):
             refused = self.refusal(book, arguments, made, found, undo)
         else:
             # A plan that cannot be made leaves nothing behind; from here on there is one.
-            run, identity = uuid.uuid4().hex, self.controller()
+            run, identity = uuid.uuid4().hex, dict(self.controller(), **({"job": running} if running else {}))
             made = book.transact(lambda transaction: self.record(transaction, book, run, make, identity, arguments, undo, found))
             self.watch(book, identity, run, arguments["textfile_dir"])
             self.tell(book, arguments, now=True)
-        lines = plan.describe(made, book.rollout_id, arguments["node_s"])
+        lines = plan_text.describe(made, book.rollout_id, arguments["node_s"])
         lines[1:1] = ["  " + line for line in (_variables.drained(arguments["schedulers"], made.order) if arguments["schedulers"] else [])]
         if made.policy["approved"] == "":
             lines.append("  waits for approval: run again with -e rollout_approve=%s" % made.sha256[:12])
@@ -107,6 +123,8 @@ class ActionModule(RolloutAction):
             lines.append("  refused: %s" % refused)
         elif not self.check and made.order:
             lines.append("  if it is interrupted (Ctrl-C), the same command goes on with rollout %s" % book.rollout_id)
+        if running:
+            lines.append("  %s" % _awx.text(running))
         for line in lines:
             self.say(line)
         result = {
@@ -124,6 +142,19 @@ class ActionModule(RolloutAction):
         if refused:  # with the plan all the same
             result.update(failed=True, msg=refused)
         return result
+
+    @staticmethod
+    def job(arguments, task_vars):
+        """The job of AWX that this is, empty outside it; refuses one whose ledger or files would end with it."""
+        running = _awx.job(arguments["job"] or {})
+        if running:
+            database = store.Store(arguments["ledger"] or store.default_url(arguments["artifact_dir"]))
+            nodes = task_vars.get("hostvars") or {}
+            places = {name: _awx.artifact_host(nodes[name] if name in nodes else {}) for name in arguments["audits"]}
+            why = _awx.refusal(running, database.sqlite, database.shown, places)
+            if why:
+                raise plan.PlanError(why)
+        return running
 
     @staticmethod
     def watch(book, controller, run, textfile_dir):
@@ -231,7 +262,7 @@ class ActionModule(RolloutAction):
         transaction.name_ledger()
         for name, one in over.items():
             transaction.save(name, claims.OVER, one)
-        transaction.append("plan", run=run, undo=undo.rollout_id if undo else None, **plan.event(made, book.rollout_id))
+        transaction.append("plan", run=run, undo=undo.rollout_id if undo else None, job=identity.get("job"), **plan.event(made, book.rollout_id))
         if not made.order:
             transaction.append("end", run=run)
         return made
@@ -282,11 +313,24 @@ class ActionModule(RolloutAction):
             return {}
         return {node.name: node.from_kernel for node in undo.view().nodes.everything() if node.name in arguments["audits"] and node.from_kernel}
 
+    def layouts(self, arguments, undo):
+        """MIG layouts by node: given, or the ones that another rollout found before it changed them."""
+        if undo is not None:
+            return layouts.before(undo.rollout_id, [node for node in undo.view().nodes.everything() if node.name in arguments["audits"]],
+                                  lambda name: undo.load(name, "baseline"))
+        wanted = layouts.wanted(arguments["layouts"], lambda path: _mig_file.read(self._loader.path_dwim(path)))
+        layouts.refuse_unfit(arguments["layout_looks"])
+        return wanted
+
     @staticmethod
-    def default_id(arguments, undo, targets):
+    def default_id(arguments, undo, targets, wanted):
         if undo is not None:
             return "rollback-%s" % undo.rollout_id
         versions = {arguments["target"]} if arguments["target"] else {str(version or "") for version in targets.values()}
         if len(versions) > 1:
             raise plan.PlanError("The nodes have different target versions (%s): name the rollout with rollout_id." % ", ".join(sorted(versions)))
-        return "upgrade-%s" % "".join(versions).replace(":", "-")  # the epoch of a package version
+        names = sorted({layout["name"] for layout in wanted.values()})
+        if len(names) > 1:
+            raise plan.PlanError("The nodes have different MIG layouts (%s): name the rollout with rollout_id." % ", ".join(names))
+        words = (["mig-%s" % names[0]] if names else ["upgrade"]) + [version.replace(":", "-") for version in versions if version or not names]
+        return "-".join(words)  # without the colon of a package version's epoch

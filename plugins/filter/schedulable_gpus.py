@@ -40,30 +40,9 @@ _value:
   type: int
 """
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import codes
-
-NOTHING = -1
-# No error: who does not compare with Slurm need not know it. No number of GPUs is like it, so that it is not passed over either.
-UNREAD = -2
-# The answers that say that there is no MIG, as gpu_health takes them.
-WITHOUT = (codes.NOT_SUPPORTED, codes.INVALID_ARGUMENT, codes.FUNCTION_NOT_FOUND)
-
-
-def schedulable_gpus(snapshot):
-    gpus = (snapshot or {}).get("gpus") or []
-    counts = [_of_gpu(gpu) for gpu in gpus]
-    return NOTHING if not counts else UNREAD if UNREAD in counts else sum(counts)
-
-
-def _of_gpu(gpu):
-    mode, devices = gpu.get("mig_mode_current") or {}, gpu.get("mig_instances") or {}
-    if mode.get("rc") in WITHOUT or mode.get("rc") == codes.SUCCESS and mode.get("value") == 0:
-        return 1
-    if mode.get("rc") != codes.SUCCESS or mode.get("value") != 1 or devices.get("rc") != codes.SUCCESS or not isinstance(devices.get("value"), list):
-        return UNREAD
-    return len(devices["value"])
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _gpu_use
 
 
 class FilterModule:
     def filters(self):
-        return {"schedulable_gpus": schedulable_gpus}
+        return {"schedulable_gpus": _gpu_use.schedulable}

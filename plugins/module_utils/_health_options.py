@@ -18,6 +18,7 @@ ARGUMENT_SPEC = {
         "type": "dict",
         "options": {
             "reboot": {"type": "bool"},
+            "mig_hidden": {"type": "str", "choices": ["none", "volatile_ecc", "all"], "default": "none"},
             "changes": {"type": "list", "elements": "str", "default": []},
             "hardware": {
                 "type": "dict",

@@ -244,7 +244,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import act as dkms_act
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import trees
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms.task import Task, at_once
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms.dkms_module import DkmsModule, at_once
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import lock, runner
 
 MIN_BUILD_TIMEOUT_S = 3600
@@ -267,7 +267,7 @@ def change(module, params):
                 % "; ".join("process %d (%s)" % (item["pid"], " ".join(item["argv"])) for item in others[:3]),
                 processes=others,
             )
-        result = Task(params, runner.Runner(pass_fds=[held.fd])).run()
+        result = DkmsModule(params, runner.Runner(pass_fds=[held.fd])).run()
     return dict(result, lock_waited_s=held.waited_s)
 
 
@@ -316,13 +316,13 @@ def main():
             )
         params["publish"] = params["archives_offered"] is not None
         if params["publish"] and not params["asked"] and not module.check_mode:
-            needs, compiles = Task(params, runner.Runner()).asks()
+            needs, compiles = DkmsModule(params, runner.Runner()).asks()
             if needs or compiles:
                 module.exit_json(changed=False, needs_archives=sorted(needs.values()), compiles=sorted(compiles.values()))
-        result = None if module.check_mode else at_once(node_lock(params, 0), lambda fd: Task(params, runner.Runner(pass_fds=[fd])))
+        result = None if module.check_mode else at_once(node_lock(params, 0), lambda fd: DkmsModule(params, runner.Runner(pass_fds=[fd])))
         if result is None:
-            look = module.check_mode or not Task(params, runner.Runner()).due()
-            result = Task(params, runner.Runner()).preview() if look else change(module, params)
+            look = module.check_mode or not DkmsModule(params, runner.Runner()).due()
+            result = DkmsModule(params, runner.Runner()).preview() if look else change(module, params)
     except lock.LockTimeout as exc:
         module.fail_json(msg=str(exc), lock=exc.holder)
     except dkms_act.ActError as exc:

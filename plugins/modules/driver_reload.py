@@ -60,8 +60,8 @@ options:
     default: false
   nvswitch:
     description:
-      - Reload also where NVSwitches join the GPUs. Without it such a node is rebooted, since whether its fabric comes up again without one
-        depends on the model.
+      - Reload also where NVSwitches join the GPUs, on the PCI bus or, with NVLink 5, behind InfiniBand adapters. Without it such a node is
+        rebooted, since whether its fabric comes up again without one depends on the model.
     type: bool
     default: false
   reboot:
@@ -197,7 +197,7 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import reload
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.reload_task import Task
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.driver_reload import DriverReload
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import lock
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.runner import Runner
 
@@ -209,7 +209,7 @@ def perform(params):
     lock.ignore_hangup()
     owner = {"module": "driver_reload", "rollout_id": params["rollout_id"], "step": params["step"]}
     with lock.NodeLock(owner=owner, timeout_s=params["lock_timeout_s"]) as held:
-        return Task(params, Runner(pass_fds=[held.fd])).run()
+        return DriverReload(params, Runner(pass_fds=[held.fd])).run()
 
 
 def complaint(result):
@@ -253,7 +253,7 @@ def main():
         module.fail_json(msg="This needs root (become: true): what processes of other users have open cannot be seen. Nothing was changed.")
     try:
         # The lock also for a reboot: what another task installs or compiles is not to be cut off.
-        result = Task(params).preview() if module.check_mode else perform(params)
+        result = DriverReload(params).preview() if module.check_mode else perform(params)
     except lock.LockTimeout as exc:
         module.fail_json(msg=str(exc), lock=exc.holder)
     problem = complaint(result)

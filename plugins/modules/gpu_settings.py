@@ -108,7 +108,7 @@ options:
     type: bool
   ecc_mode:
     description:
-      - Whether ECC is on. A change waits for a GPU reset or reboot; RV(reset_required) is true until then.
+      - Whether ECC is on. A change waits for a GPU reset (M(gpufleet.lifecycle.gpu_reset)) or reboot; RV(reset_required) is true until then.
     type: bool
   baseline:
     description:
@@ -154,6 +154,7 @@ notes:
 seealso:
   - module: gpufleet.lifecycle.gpu_health
   - module: gpufleet.lifecycle.gpu_info
+  - module: gpufleet.lifecycle.gpu_reset
 """
 
 EXAMPLES = r"""
@@ -276,59 +277,26 @@ needs_binding:
   type: bool
 """
 
-import contextlib
-
-from ansible.module_utils.basic import AnsibleModule
-
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _nvml_task
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _settings_options as options
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import lock
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, node
 
 
-def held(module):
-    """The node's lock, for as long as something may be set."""
-    if module.check_mode:
-        return contextlib.nullcontext()
-    lock.ignore_hangup()
-    owner = {"module": "gpu_settings", "rollout_id": module.params["rollout_id"], "step": module.params["step"] or "settings %s" % module.params["state"]}
-    return lock.NodeLock(owner=owner, timeout_s=module.params["lock_timeout_s"])
+class SettingsTask(_nvml_task.NvmlTask):
+    name, options, undone, subject = "gpu_settings", options, "nothing was set", "changing GPU settings"
+
+    def step(self):
+        return "settings %s" % (self.params["state"],)
+
+    def work(self, held):
+        task = self.started.module("_nvml.settings.task")
+        try:
+            return task.run(self.params, self.check_mode, self.started.load_binding, self.stuck_file)
+        except task.TaskError as exc:
+            raise _nvml_task.Undone(str(exc), exc.snapshot) from exc
 
 
 def main():
-    module = AnsibleModule(
-        argument_spec=dict(options.ARGUMENT_SPEC, **options.INTERNAL_SPEC), mutually_exclusive=options.MUTUALLY_EXCLUSIVE, supports_check_mode=True)
-    params = module.params
-    problem = options.contradiction(params)
-    if not problem and not params["binding_digest"]:
-        problem = "the action plugin did not run; use the module as gpufleet.lifecycle.gpu_settings in a task"
-    if problem:
-        module.fail_json(msg=problem)
-    try:
-        started, warnings = node.ready(module._remote_tmp, params["binding_digest"], params["binding_archive"])
-    except binding.CacheError as exc:
-        module.fail_json(msg="nothing was set: %s" % (exc,))
-    if started is None:
-        for warning in warnings:
-            module.warn(warning)
-        module.exit_json(changed=False, needs_binding=True)
-    task = started.module("settings.task")
-    try:
-        with held(module) as holder:
-            result = task.run(params, module.check_mode, started.load_binding, node.stuck_file(node.cache_directory(module._remote_tmp)))
-    except lock.LockTimeout as exc:
-        module.fail_json(msg=str(exc), lock=exc.holder)
-    except PermissionError as exc:
-        module.fail_json(msg="nothing was set: changing GPU settings needs root (become: true): %s" % (exc,))
-    except task.TaskError as exc:
-        module.fail_json(msg=str(exc), **({"snapshot": exc.snapshot} if exc.snapshot else {}))
-    result["lock_waited_s"] = holder.waited_s if holder else None
-    for warning in warnings + result.pop("warnings"):
-        module.warn(warning)
-    if not module._diff:
-        result.pop("diff")
-    if result.get("failed"):
-        module.fail_json(**result)
-    module.exit_json(**result)
+    SettingsTask().main()
 
 
 if __name__ == "__main__":

@@ -85,7 +85,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.runner import Runner
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import hold_reading
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.kernel_task import manager_of
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.kernel_packages import manager_of
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.manager import ManagerError
 
 ROOT = "/"

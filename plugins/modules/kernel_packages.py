@@ -136,7 +136,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel.boot_default import BootError
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import lock
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.runner import Runner
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.kernel_task import Refused, Task, manager_of
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.kernel_packages import KernelPackages, Refused, manager_of
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.manager import ManagerError
 
 ROOT = "/"
@@ -145,7 +145,7 @@ NAMING = ("staged", "followed", "removed")  # states of one kernel
 
 def perform(params, runner, acting):
     options = {"lock_timeout_s": params["apt_lock_timeout_s"], "timeout_s": params["timeout_s"]}
-    return Task(params, manager_of(runner, ROOT, **options), runner, ROOT).run(acting)
+    return KernelPackages(params, manager_of(runner, ROOT, **options), runner, ROOT).run(acting)
 
 
 def main():

@@ -32,7 +32,8 @@ options:
   state:
     description:
       - V(read) tells the marks of the node and changes nothing.
-      - V(held) takes the node for O(claim), once whoever has the node's lock has ended. It fails when another rollout has it, or a later attempt.
+      - V(held) takes the node for O(claim), once whoever has the node's lock has ended. It fails when another rollout has it, or a later attempt. A node
+        in quarantine is not taken, as RV(quarantine) says.
       - V(released) removes O(claim), and V(quarantined) records in it that the node stays out of service. Where another attempt has the node, nothing is done.
     type: str
     choices: [read, held, quarantined, released]

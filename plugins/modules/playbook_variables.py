@@ -45,6 +45,18 @@ options:
       - Refuse a controller without C(nvidia-ml-py) too, with which the GPUs of the nodes are read, so that it is told once and every node is not called sick.
     type: bool
     default: false
+  values:
+    description:
+      - V(false) looks at the names alone. A playbook that contacts no node and only speaks to the ledger asks for that, as it has to work while a source
+        of the inventory fails, or a variable of the nodes cannot be evaluated.
+    type: bool
+    default: true
+  control:
+    description:
+      - Whether the playbook steers a rollout, and therefore knows C(rollout_verb), C(rollout_reason), C(rollout_nodes), C(rollout_limits) and
+        C(rollout_user). For every other playbook they are unknown.
+    type: bool
+    default: false
   patterns:
     description:
       - The values of variables that name hosts and groups, by the names of the variables. A name that is not in the inventory is refused, which Ansible
@@ -80,6 +92,8 @@ ARGUMENT_SPEC = dict(
     nodes=dict(type="list", elements="str", default=[]),
     rollout=dict(type="bool", default=False),
     binding=dict(type="bool", default=False),
+    values=dict(type="bool", default=True),
+    control=dict(type="bool", default=False),
     patterns=dict(type="dict", default={}),
 )
 

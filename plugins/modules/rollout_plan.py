@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: rollout_plan
-short_description: Order the nodes of a driver rollout and open its ledger
+short_description: Order the nodes of a rollout and open its ledger
 version_added: 0.1.0
 description:
   - Orders the nodes, leaves out those that are at the target already, and writes the plan into the ledger of the rollout.
@@ -32,6 +32,7 @@ extends_documentation_fragment:
   - gpufleet.lifecycle._attributes.rollout
   - gpufleet.lifecycle._attributes.telling
   - gpufleet.lifecycle._attributes.holding
+  - gpufleet.lifecycle._awx_job
 author:
   - gpufleet contributors (@gpufleet)
 options:
@@ -44,7 +45,16 @@ options:
     type: str
     default: ''
   targets:
-    description: A version for each node by its name; O(target) goes before it.
+    description: A version for each node by its name; O(target) goes before it. A node of O(layouts) needs none, and keeps the version that it has.
+    type: dict
+    default: {}
+  layouts:
+    description: For each node its MIG layout, C(name), C(configs) and C(file) as the variables of the role P(gpufleet.lifecycle.nvidia_mig#role).
+      One that there is not, or that its GPUs cannot have, is refused for all. With O(undo) the layouts are those that the rollout found.
+    type: dict
+    default: {}
+  layout_looks:
+    description: For each node of O(layouts) by its name, what M(gpufleet.lifecycle.gpu_mig) returned in check mode for that layout.
     type: dict
     default: {}
   checked:
@@ -56,9 +66,7 @@ options:
     type: dict
     default: {}
   given_version:
-    description:
-      - C(nvidia_driver_version) where it is a variable of the command line (C(-e)), which nothing goes before. It is refused where it is another version
-        than a node's, since it would be installed all the same.
+    description: C(nvidia_driver_version) of the command line (C(-e)). Refused where a node is to get another version, since this one would be installed.
     type: str
     default: ''
   role_mode:
@@ -97,20 +105,17 @@ options:
       - Up to O(max_down) no node begins to drain for which no down slot is free. A larger number lets nodes drain ahead of their slot.
     type: raw
   failure_budget:
-    description:
-      - The number of failed nodes, or the share of the fleet, at which no further node starts. A lost node counts twice; one that was sick before
-        anything was changed does not count.
+    description: The number of failed nodes, or the share of the fleet, at which no further node starts. A lost node counts twice; one that was sick before
+      anything was changed does not count.
     type: raw
     default: 1
   failure_percent:
-    description:
-      - No further node starts when more than this share of the nodes that went has failed. It counts from the first node on that is such a share;
-        with V(0) the first failure stops the rollout.
+    description: No further node starts when more than this share of the nodes that went has failed. It counts from the first node on that is such a share;
+      with V(0) the first failure stops the rollout.
     type: raw
   failure_classes:
-    description:
-      - The number of failed nodes of one class at which no further node starts. V(soft) is a failure before the services of a node were stopped,
-        V(hard) one after, V(lost) a node that does not answer any more, V(sick) one that was not healthy before.
+    description: The number of failed nodes of one class at which no further node starts. V(soft) is a failure before the services of a node were stopped,
+      V(hard) one after, V(lost) a node that does not answer any more, V(sick) one that was not healthy before.
     type: dict
     default: {}
   domain_caps:
@@ -118,9 +123,8 @@ options:
     type: dict
     default: {}
   growth_start:
-    description:
-      - How many nodes may be down at first. Every node that is done adds O(growth_step) up to O(max_down), and every one that fails halves it.
-        All of O(max_down) from the beginning when not given.
+    description: How many nodes may be down at first. Every node that is done adds O(growth_step) up to O(max_down), and every one that fails halves it.
+      All of O(max_down) from the beginning when not given.
     type: int
   growth_step:
     description: See O(growth_start).
@@ -155,9 +159,8 @@ options:
     type: int
     default: 0
   mode:
-    description:
-      - With V(window) the next node starts as soon as a slot is free. With V(waves) no node of a wave starts before every node of the one before
-        has ended. All limits hold in both.
+    description: With V(window) the next node starts as soon as a slot is free. With V(waves) no node of a wave starts before every node of the one before
+      has ended. All limits hold in both.
     type: str
     choices: [window, waves]
     default: window
@@ -169,9 +172,8 @@ options:
     elements: raw
     default: [1, 10%, 25%, 100%]
   windows:
-    description:
-      - Maintenance windows, each with C(from) and C(to) such as V('22:00'), and if need be C(days) (V(mon) to V(sun)) or one C(date), and C(timezone) (UTC by
-        default). No node starts, and no drained node goes down, that could not end inside, by O(node_s).
+    description: Maintenance windows, each with C(from) and C(to) such as V('22:00'), and if need be C(days) (V(mon) to V(sun)) or one C(date), and
+      C(timezone) (UTC by default). No node starts, and no drained node goes down, that could not end inside, by O(node_s).
     type: list
     elements: dict
     default: []
@@ -205,17 +207,13 @@ options:
     type: str
     default: rack_
   abandon:
-    description:
-      - Nodes that are no longer among the nodes of the rollout, although a controller died while it worked on them. Without their names here such a
-        rollout is refused. They are then recorded as V(lost), and hold a down slot.
-      - Also nodes that another rollout, of any ledger, left in flight, lost or quarantined. Without their names here they are refused.
+    description: Nodes that are no longer in the rollout, although a controller died while it worked on them. They are recorded as V(lost), and hold a down
+      slot. Also nodes that another rollout, of any ledger, left in flight, lost or quarantined. Without their names here they are refused.
     type: list
     elements: str
     default: []
   break_lock:
-    description:
-      - Take the rollout over from a controller whose life or death cannot be seen from here. A controller that is seen to live, or that has written
-        in the last two minutes, is never overruled.
+    description: Take the rollout over from a controller of which nothing can be seen. One that lives, or wrote within two minutes, is never overruled.
     type: bool
     default: false
 seealso:
@@ -234,7 +232,6 @@ EXAMPLES = r"""
     audits: "{{ dict(ansible_play_hosts_all | zip(ansible_play_hosts_all | map('extract', hostvars, 'audit_result'))) }}"
     markers: "{{ dict(ansible_play_hosts_all | zip(ansible_play_hosts_all | map('extract', hostvars, 'marker_result'))) }}"
     max_down: 2
-    failure_budget: 1
   register: plan
   run_once: true
 """
@@ -259,7 +256,8 @@ order:
   type: list
   elements: str
 nodes:
-  description: For every node its C(from) and C(to) version, C(domains), C(state) and C(reason); for those that go also C(load), V(idle), V(at work) or empty.
+  description: For every node its C(from) and C(to) version, C(domains), C(state) and C(reason); for those that go also C(load), V(idle), V(at work) or empty;
+    with a MIG layout C(layout), and C(install), whether the driver is installed too.
   returned: success
   type: dict
 canaries:
@@ -272,7 +270,7 @@ approved:
   returned: success
   type: bool
 sha256:
-  description: Digest of the target, the order, the versions, failure domains and canaries of its nodes, and the policy.
+  description: Digest of the target, the order, the versions, MIG layouts, failure domains and canaries of its nodes, and the policy.
   returned: success
   type: str
 directory:
@@ -296,10 +294,13 @@ ARGUMENT_SPEC = dict(
     ledger=dict(type="str", default=""),
     target=dict(type="str", default=""),
     targets=dict(type="dict", default={}),
+    layouts=dict(type="dict", default={}),
+    layout_looks=dict(type="dict", default={}),
     checked=dict(type="bool", default=True),
     schedulers=dict(type="dict", default={}),
     given_version=dict(type="str", default=""),
     role_mode=dict(type="str", default="ledger"),
+    job=dict(type="dict", default={}),
     undo=dict(type="str", default=""),
     audits=dict(type="dict", required=True),
     markers=dict(type="dict", default={}),

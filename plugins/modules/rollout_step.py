@@ -60,10 +60,12 @@ options:
       - prestage
       - drain
       - stop
+      - mig_clear
       - install
       - prove
       - reboot
       - reload
+      - mig
       - validate
       - return
       - soak
@@ -71,6 +73,7 @@ options:
       - rollback_prove
       - rollback_reboot
       - rollback_reload
+      - rollback_mig
       - rollback_validate
       - rollback_start
       - quarantine
@@ -200,10 +203,12 @@ ARGUMENT_SPEC = dict(
             "prestage",
             "drain",
             "stop",
+            "mig_clear",
             "install",
             "prove",
             "reboot",
             "reload",
+            "mig",
             "validate",
             "return",
             "soak",
@@ -211,6 +216,7 @@ ARGUMENT_SPEC = dict(
             "rollback_prove",
             "rollback_reboot",
             "rollback_reload",
+            "rollback_mig",
             "rollback_validate",
             "rollback_start",
             "quarantine",

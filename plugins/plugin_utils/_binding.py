@@ -18,7 +18,9 @@ import zipfile
 
 DISTRIBUTION = "nvidia-ml-py"
 DATA_DIRECTORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_data")
-CODE_DIRECTORY = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "module_utils", "_nvml")
+CODE_DIRECTORY = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "module_utils")
+# The packages that call the binding. They import each other relative to their common parent, and nothing else of the collection.
+PACKAGES = ("_nvml", "_mig")
 
 # Version None: the archive has no binding, for the reason that PROBLEM tells, and the node's own is used.
 Archive = collections.namedtuple("Archive", ["data", "digest", "version", "problem"], defaults=(None,))
@@ -71,16 +73,20 @@ def files(directory, suffix):
 
 
 def build(source, version, data, code):
-    """One archive of the binding's SOURCE (None for none), the DATA files and the CODE of this collection that uses the binding.
+    """One archive of the binding's SOURCE (None for none), the DATA files and the CODE of this collection that uses the binding, by path.
 
     The same input gives the same bytes, on any day and machine with the same zlib.
     """
     members = {"manifest.json": json.dumps({"version": version}).encode("utf-8")}
     if source is not None:
         members["pynvml.py"] = source
-    for folder, contents in (("data", data), ("_nvml", code)):
-        for name, content in contents.items():
-            members["%s/%s" % (folder, name)] = content
+    members.update(("data/" + name, content) for name, content in data.items())
+    members.update(code)
+    return pack(members)
+
+
+def pack(members):
+    """The bytes of a zip with MEMBERS, contents by path: the same on any day."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name in sorted(members):
@@ -91,6 +97,14 @@ def build(source, version, data, code):
     return buffer.getvalue()
 
 
+def code_files(packages=PACKAGES):
+    """The Python files of PACKAGES, those that call the binding, by their paths below module_utils."""
+    found = {}
+    for package in packages:
+        found.update(("%s/%s" % (package, name), content) for name, content in files(os.path.join(CODE_DIRECTORY, package), ".py").items())
+    return found
+
+
 def shipped():
     """The archive of this controller."""
     problem = None
@@ -98,5 +112,5 @@ def shipped():
         source, version = find()
     except (BindingError, OSError) as exc:
         source, version, problem = None, None, str(exc)
-    data = build(source, version, files(DATA_DIRECTORY, ".json"), files(CODE_DIRECTORY, ".py"))
+    data = build(source, version, files(DATA_DIRECTORY, ".json"), code_files())
     return Archive(data, hashlib.sha256(data).hexdigest(), version, problem)

@@ -58,7 +58,10 @@ def _built(loader, node, path, lines):
         for key_node, value_node in node.value:
             key = loader.construct_object(key_node)
             if not isinstance(key, str):
-                raise yaml.MarkedYAMLError(problem="the key %r is no text" % (key,), problem_mark=key_node.start_mark)
+                # YAML reads on, off, yes and no as booleans: named as they are written.
+                written = key_node.value if isinstance(key_node, yaml.ScalarNode) else key
+                raise yaml.MarkedYAMLError(
+                    problem="the key %s is no text: put it in quotes" % (written,), problem_mark=key_node.start_mark)
             if key in result:
                 raise yaml.MarkedYAMLError(problem="the key %r is there twice" % (key,), problem_mark=key_node.start_mark)
             lines[path + (key,)] = key_node.start_mark.line + 1

@@ -18,28 +18,39 @@ from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_plan import 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Options of rollout_plan that it finds out or calls otherwise, and those of other tasks.
 OTHERWISE = ("rollout_id", "artifact_dir", "target", "targets", "audits", "markers", "health", "domains", "domain_group_prefix", "checked",
-             "schedulers", "given_version", "role_mode", "expected")
+             "schedulers", "given_version", "role_mode", "expected", "job", "layouts", "layout_looks")
 ROLLOUT = tuple(sorted(
     ["rollout_" + key for key in ARGUMENT_SPEC if key not in OTHERWISE]
     + ["rollout_id", "rollout_version", "rollout_domain_prefix", "rollout_report_dir"]))
 # Variables of the playbooks that are neither a role's nor a rollout's.
 PLAYBOOKS = (
-    "bringup_hosts", "bringup_reboot_timeout", "holds_hosts", "holds_max_days", "precheck_baseline_dir", "precheck_expected_driver_version",
-    "precheck_hosts", "precheck_report_dir", "precheck_report_mode", "prestage_hosts", "rollback_hosts", "rollback_of", "upgrade_hosts",
+    "bringup_container_toolkit", "bringup_hosts", "bringup_reboot_timeout", "holds_hosts", "holds_max_days", "mig_hosts", "monitoring_hosts",
+    "precheck_baseline_dir", "precheck_expected_driver_version", "precheck_hosts", "precheck_report_dir", "precheck_report_mode", "prestage_hosts",
+    "quarantine_hosts", "quarantine_reason", "quarantine_user",
+    "recover_gpu_actions", "recover_gpu_hosts", "recover_gpu_user", "return_to_service_baseline_dir", "return_to_service_hosts",
+    "return_to_service_new_baseline", "return_to_service_smoke_level", "rollback_hosts", "rollback_of", "upgrade_hosts",
 )
+# Those of the playbook rollout_control, which no other one reads.
+CONTROL = ("rollout_limits", "rollout_nodes", "rollout_reason", "rollout_user", "rollout_verb")
+# Variables that many inventories have begin like those of these playbooks, so that only the command line is judged by them.
+COMMON = {"monitoring_hosts": "monitoring_"}
 ANSWER_TIMEOUT = "gpufleet_answer_timeout"
+INVENTORY_FAILED = "gpufleet_inventory_failed"  # set by the inventory plugins
 FLEET = (ANSWER_TIMEOUT, "gpufleet_artifact_dir", "gpufleet_artifact_host", "gpufleet_domains")
 # What the roles say of a node, and the rollout of its nodes: nobody else may.
 RESULTS = (
-    "gpu_health_result", "gpu_node_upgrade_gate", "gpu_scheduler_blockers", "gpu_scheduler_drained", "gpu_scheduler_mark", "gpufleet_rollout",
-    "kernel_hold_boot", "kernel_hold_report", "nvidia_driver_reboot_reason", "nvidia_driver_reboot_required", "nvidia_repository_changed",
+    "gpu_health_result", "gpu_node_upgrade_gate", "gpu_scheduler_blockers", "gpu_scheduler_drained", "gpu_scheduler_gres", "gpu_scheduler_mark",
+    "gpufleet_rollout",
+    "kernel_hold_boot", "kernel_hold_report", "nvidia_driver_reboot_reason", "nvidia_driver_reboot_required", "nvidia_mig_reset_required",
+    "nvidia_mig_result", "nvidia_repository_changed",
 )
 LAB = ("gpufleet_lab",)
 # What holds for a whole rollout, so that no node may have another value.
 OF_ALL = ("gpu_node_upgrade_artifact_dir", "gpu_node_upgrade_ledger", "gpu_node_upgrade_rollout_id", "gpu_node_upgrade_rollout_mode",
           "gpu_node_upgrade_version", "gpu_node_upgrade_on_failure", "gpufleet_artifact_dir")
 # What the plan says to the role; the playbook hides them from the inventory, so that what is left comes from the command line.
-OF_PLAN = {"gpu_node_upgrade_version": "rollout_version", "gpu_node_upgrade_kernel": "rollout_undo", "gpu_node_upgrade_rollout_id": "rollout_id"}
+OF_PLAN = {"gpu_node_upgrade_version": "rollout_version", "gpu_node_upgrade_kernel": "rollout_undo", "gpu_node_upgrade_rollout_id": "rollout_id",
+           "gpu_node_upgrade_install": "rollout_version", "gpu_node_upgrade_layout": "nvidia_mig_config"}
 SECRET = ("rollout_webhook", "rollout_hold_queries", "rollout_ledger", "gpu_node_upgrade_ledger")
 END = "Nothing was changed."
 
@@ -94,15 +105,19 @@ def refuse_bad_timeout(node, value):
 def prefixes(roles):
     """What the names of the collection's variables begin with, and whose they are."""
     mine = {"rollout_": "a rollout", "gpufleet_": "the collection"}
-    mine.update((name + "_", "the playbook " + name) for name in ("bringup", "holds", "precheck", "prestage", "rollback", "upgrade"))
+    mine.update((name + "_", "the playbook " + name) for name in (
+        "bringup", "holds", "mig", "precheck", "prestage", "quarantine", "recover_gpu", "return_to_service", "rollback", "upgrade"))
     mine.update((name + "_", "the role " + name) for name in roles)
     return mine
 
 
-def strangers(names, roles):
-    """(name, whose it would be, the nearest one that there is or "") of each that only looks like a variable of the collection."""
-    known = frozenset(ROLLOUT + PLAYBOOKS + FLEET + RESULTS + LAB).union(*roles.values())
-    offered = sorted(known - set(RESULTS + LAB))
+def strangers(names, roles, more=()):
+    """(name, whose it would be, the nearest one that there is or "") of each that only looks like a variable of the collection.
+
+    MORE: names of variables that the playbook knows beside those that all of them know.
+    """
+    known = frozenset(ROLLOUT + PLAYBOOKS + FLEET + RESULTS + LAB + (INVENTORY_FAILED,) + tuple(more)).union(*roles.values())
+    offered = sorted(known - set(RESULTS + LAB + (INVENTORY_FAILED,)))
     found = []
     for name in sorted(set(names) - known):
         whose = [words for prefix, words in prefixes(roles).items() if name.startswith(prefix)]
@@ -117,10 +132,25 @@ def kept(names, roles):
     return sorted(name for name in set(names) if name in RESULTS or name.startswith(inner))
 
 
-def refuse_strangers(names, roles):
-    for name, whose, near in strangers(names, roles):
+def refuse_failed_inventory(values):
+    """VALUES: by node what an inventory plugin of this collection left behind when it could not read its source."""
+    for value in values.values():
+        if value:
+            raise VariableError("%s The nodes that other sources name are not all there are. %s" % (value, END))
+
+
+def refuse_strangers(names, roles, more=()):
+    for name, whose, near in strangers(names, roles, more):
         raise VariableError("%s is no variable of %s%s Correct it, or call a variable of your own otherwise. %s" % (
             name, whose, ": did you mean %s?" % near if near else ".", END))
+
+
+def refuse_common(given, mine):
+    """Refuse a name of the command line, in GIVEN, that would be the variable MINE if it were spelt like it."""
+    for name in sorted(given):
+        if mine in COMMON and name != mine and name.startswith(COMMON[mine]):
+            raise VariableError("%s is on the command line (-e), and is no variable of the playbook %s: did you mean %s? %s" % (
+                name, COMMON[mine].rstrip("_"), mine, END))
 
 
 def refuse_kept(names, roles):
@@ -136,6 +166,7 @@ def refuse_of_plan(values):
         if value is not None:
             raise VariableError("%s is %r on the command line (-e), which goes before the plan of the rollout. Leave it out there; %s. %s" % (
                 name, value, "rollout_version says which version all nodes get" if OF_PLAN[name] == "rollout_version"
+                else "nvidia_mig_config says in the inventory which MIG layout a node gets" if OF_PLAN[name] == "nvidia_mig_config"
                 else "rollout_id names the rollout" if OF_PLAN[name] == "rollout_id" else "a rollback finds the kernel of each node by itself", END))
 
 
@@ -224,7 +255,8 @@ def refuse_other_playbook(given, mine):
     if mine == "rollback_hosts" and "upgrade_hosts" in others:
         raise VariableError("upgrade_hosts is on the command line (-e), and the playbook rollback goes by rollback_hosts. Leave upgrade_hosts out. %s" % (END,))
     for name in ("rollback_hosts", "rollback_of") if mine == "upgrade_hosts" else ():
-        if _is_given(given, name):
+        # An empty rollback_hosts is a list of nodes that came out empty, and this playbook would take all of them.
+        if _is_given(given, name) or name == "rollback_hosts" and given.get(name) is not None:
             raise VariableError("%s is on the command line (-e), and this is the playbook upgrade. To take nodes back to the driver that they had, run "
                                 "gpufleet.lifecycle.rollback. %s" % (name, END))
     if others and not _is_given(given, mine):

@@ -62,14 +62,14 @@ def place(url):
     return "%s%s" % (parts.hostname, ":%d" % parts.port if parts.port else "")
 
 
-def request(url, timeout_s, body=None, headers=None):
-    """The Answer of URL, or a WebError after TIMEOUT_S at the latest. Redirects are not followed."""
+def request(url, timeout_s, body=None, headers=None, largest=LARGEST):
+    """The Answer of URL, of at most LARGEST bytes, or a WebError after TIMEOUT_S at the latest. Redirects are not followed."""
     wrong = complaint(url)
     if wrong:
         raise WebError("its URL cannot be used: %s" % wrong, sent=False)
     outcome: t.List[t.Any] = []
     # The system may hang where no timeout reaches, as in looking up a name; then the thread is left to itself.
-    thread = threading.Thread(target=_ask, args=(outcome, url, timeout_s, body, headers or {}), daemon=True)
+    thread = threading.Thread(target=_ask, args=(outcome, url, timeout_s, body, headers or {}, largest), daemon=True)
     thread.start()
     thread.join(timeout_s)
     if not outcome:
@@ -79,36 +79,36 @@ def request(url, timeout_s, body=None, headers=None):
     return outcome[0]
 
 
-def _ask(outcome, url, timeout_s, body, headers):
+def _ask(outcome, url, timeout_s, body, headers, largest):
     until = time.monotonic() + timeout_s
     # No redirects and no netrc: a secret goes where it was meant to go, and nowhere else.
     options = {"timeout": timeout_s, "follow_redirects": "none", "use_netrc": False, "http_agent": "gpufleet.lifecycle"}
     try:
         try:
             with open_url(url, data=body, headers=headers, method="GET" if body is None else "POST", **options) as response:
-                outcome.append(_answer(response, until))
+                outcome.append(_answer(response, until, largest))
         except urllib.error.HTTPError as found:
             with found:
-                outcome.append(_answer(found, until))
+                outcome.append(_answer(found, until, largest))
     except urllib.error.URLError as exc:
         outcome.append(WebError(_why(exc.reason, url), sent=not isinstance(exc.reason, (ConnectionRefusedError, socket.gaierror, ssl.SSLError))))
     except (OSError, http.client.HTTPException, ValueError, UrlsError) as exc:
         outcome.append(WebError(_why(exc, url)))
 
 
-def _answer(response, until):
-    body = b""
+def _answer(response, until, largest):
+    body = bytearray()
     while True:
         chunk = response.read1(65536) if hasattr(response, "read1") else response.read(65536)
         if not chunk:
             break
         body += chunk
-        if len(body) > LARGEST:
-            raise ValueError("its answer is longer than %d bytes" % LARGEST)
+        if len(body) > largest:
+            raise ValueError("its answer is longer than %d bytes" % largest)
         if time.monotonic() > until:
             raise ValueError("it did not finish its answer in time")
     after = response.headers.get("Retry-After") or ""
-    return Answer(response.status, body, float(after) if re.fullmatch(r"[0-9]{1,6}", after) else None)
+    return Answer(response.status, bytes(body), float(after) if re.fullmatch(r"[0-9]{1,6}", after) else None)
 
 
 def _why(reason, url):

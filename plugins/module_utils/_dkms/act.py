@@ -264,7 +264,7 @@ class Tree:
         return any("kernel" in item["package"] and item["package"].startswith("nvidia") for item in state["interrupted"])
 
     def node(self, wanted_kernels):
-        """What an archive is held against."""
+        """Return the facts of the node that an archive is compared with."""
         return {
             "name": self.name,
             "version": self.version,

@@ -24,7 +24,7 @@ QUIETLY = ("nice", "-n", "19", "ionice", "-c", "3")
 
 
 def free_bytes(path):
-    """What is free for root's processes on the file system of the nearest directory that exists."""
+    """Return the bytes that are free for root's processes on the file system of the nearest directory that exists."""
     while not os.path.isdir(path):
         path = os.path.dirname(path)
     stat = os.statvfs(path)

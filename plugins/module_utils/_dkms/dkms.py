@@ -102,7 +102,7 @@ def state_of(entries, name, version, kernel):
 
 
 def leftovers(root, entries=None):
-    """What an interrupted or failed build left: ``[{name, version, kernel, arch, path, reason}]``.
+    """Return the remains of an interrupted or failed build: ``[{name, version, kernel, arch, path, reason}]``.
 
     A build directory with files in it (dkms removes it after a good build, and makes an empty one at ``add``), or a
     kernel's directory that dkms does not count as built, which makes every later build of that kernel fail as "already
@@ -165,12 +165,12 @@ def log_tail(root, path, lines=LOG_LINES):
 
 
 def meaning(rc):
-    """What an exit code of dkms says."""
+    """Return the meaning of an exit code of dkms."""
     return EXIT_CODES.get(rc, "dkms ended with rc %s" % rc)
 
 
 def running(proc="/proc"):
-    """Processes that change the DKMS tree now, whoever started them: ``[{pid, argv}]``; ``dkms status`` changes nothing.
+    """Return all processes that change the DKMS tree now: ``[{pid, argv}]``; ``dkms status`` changes nothing.
 
     The compiler of a build whose dkms was killed goes on by itself: it is found by the tree it works in.
     """

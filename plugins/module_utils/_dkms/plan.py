@@ -2,24 +2,24 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What has to be done to the DKMS tree. Pure: states in, steps and problems out; nothing is read or run here."""
+"""Plan the steps for the DKMS tree. Pure: states in, steps and problems out; nothing is read or run here."""
 
 from __future__ import annotations
 
 from .._kernel import modules
 
 
-def step(action, kernel=None, **details):
+def step(action: str, kernel: str | None = None, **details: object) -> dict[str, object]:
     return dict({"action": action, "kernel": kernel}, **details)
 
 
-def module_right(item, kernel, version):
+def module_right(item: dict | None, kernel: str | None, version: str) -> bool:
     """True when the module that a kernel would load is of this version and made for it."""
     return bool(item and not item["error"] and item["version"] == version and modules.made_for(kernel, item["vermagic"]))
 
 
-def clear_steps(leftovers, name, version, kernels=None):
-    """What an interrupted build left of this module version, and of these kernels where the kernel is known."""
+def clear_steps(leftovers: list[dict], name: str, version: str, kernels: list[str] | None = None) -> list[dict]:
+    """Return the steps that clear an interrupted build of this module version, and of these kernels where the kernel is known."""
     mine = [item for item in leftovers if (item["name"], item["version"]) == (name, version)]
     return [
         step("clear", item["kernel"], path=item["path"], reason=item["reason"])
@@ -28,7 +28,7 @@ def clear_steps(leftovers, name, version, kernels=None):
     ]
 
 
-def other_installed(entries, name, version, kernel):
+def other_installed(entries: list[dict], name: str, version: str, kernel: str | None) -> list[str]:
     """Other versions of the same module that DKMS has installed for a kernel: they give way first."""
     return sorted(
         entry["version"]
@@ -37,7 +37,7 @@ def other_installed(entries, name, version, kernel):
     )
 
 
-def stale(entries, name, version):
+def stale(entries: list[dict], name: str, version: str) -> list[dict]:
     """Other versions of the module in the tree, with the kernels they are there for."""
     found = {}
     for entry in entries:
@@ -46,7 +46,8 @@ def stale(entries, name, version):
     return [{"name": name, "version": other, "kernels": found[other]} for other in sorted(found)]
 
 
-def built(kernels, view, name, version, force=False, archived=()):
+def built(kernels: list[str], view: dict[str, dict], name: str, version: str, force: bool = False,
+          archived: tuple[str, ...] = ()) -> tuple[list[dict], list[str]]:
     """(steps, problems) that make the module built and installed for every kernel.
 
     ``view``: ``states`` and ``modules`` and ``headers`` by kernel, ``entries``, ``leftovers``, ``source`` (whether the
@@ -83,17 +84,17 @@ def built(kernels, view, name, version, force=False, archived=()):
     return steps, problems
 
 
-def uncompiled(kernels, view, version):
+def uncompiled(kernels: list[str], view: dict[str, dict], version: str) -> list[str]:
     """Kernels for which the module would have to be compiled."""
     return [kernel for kernel in kernels if not settled(view, kernel, version) and view["states"][kernel] not in ("built", "installed", "differs")]
 
 
-def unprepared(kernels, view, version):
+def unprepared(kernels: list[str], view: dict[str, dict], version: str) -> list[str]:
     """Kernels whose module is not in place: an archive would be of use there."""
     return [kernel for kernel in kernels if not settled(view, kernel, version)]
 
 
-def prepared(kernels, view, fitting):
+def prepared(kernels: list[str], view: dict[str, dict], fitting: list[str]) -> tuple[list[dict], list[str]]:
     """(steps, problems) that have an archive ready for every kernel, ``fitting`` being those that have one."""
     due = [kernel for kernel in kernels if kernel not in fitting]
     problems = [
@@ -104,18 +105,18 @@ def prepared(kernels, view, fitting):
     return [step("prepare", kernel) for kernel in due], problems
 
 
-def replaced(entries, version, kernels):
-    """What DKMS has installed now and the wanted version will take away: ``[(name, version, kernel)]``."""
+def replaced(entries: list[dict], version: str, kernels: list[str]) -> list[tuple[str, str, str]]:
+    """Return what DKMS has installed now and the wanted version will replace: ``[(name, version, kernel)]``."""
     return sorted((entry["name"], entry["version"], entry["kernel"]) for entry in entries
                   if entry["state"] == "installed" and entry["version"] != version and entry["kernel"] in kernels and entry["name"].startswith("nvidia"))
 
 
-def remove_stale(entries, name, version):
+def remove_stale(entries: list[dict], name: str, version: str) -> list[dict]:
     """Steps that take every other version of the module out, as a whole."""
     return [step("remove", version=item["version"]) for item in stale(entries, name, version)]
 
 
-def settled(view, kernel, version):
+def settled(view: dict[str, dict], kernel: str | None, version: str) -> bool:
     return view["states"][kernel] == "installed" and module_right(view["modules"].get(kernel), kernel, version)
 
 
@@ -128,7 +129,7 @@ def install(kernel, view):
     return step("install", kernel, force=view["modules"].get(kernel) is not None or view["states"][kernel] in ("installed", "differs"))
 
 
-def absent(kernels, view, name, version):
+def absent(kernels: list[str] | None, view: dict[str, dict], name: str, version: str) -> tuple[list[dict], list[str]]:
     """(steps, problems) that take the module version out: for the kernels, or with None as a whole."""
     mine = [entry for entry in view["entries"] if (entry["name"], entry["version"]) == (name, version)]
     steps = clear_steps(view["leftovers"], name, version, kernels)
@@ -141,7 +142,7 @@ def absent(kernels, view, name, version):
     return steps, []
 
 
-def imported(kernels, view, name, version, force=False):
+def imported(kernels: list[str], view: dict[str, dict], name: str, version: str, force: bool = False) -> tuple[list[dict], list[str]]:
     """(steps, problems) that take built modules out of archives and install them, for a module whose source is there."""
     todo = [kernel for kernel in kernels if force or not settled(view, kernel, version)]
     steps = clear_steps(view["leftovers"], name, version, todo)
@@ -157,13 +158,13 @@ def imported(kernels, view, name, version, force=False):
     return steps, []
 
 
-def describe(kernel, view):
+def describe(kernel: str | None, view: dict[str, dict]) -> str:
     """One line for the diff: DKMS's state, and the version that lies on disk."""
     item = view["modules"].get(kernel)
     return "%s, module on disk: %s" % (view["states"].get(kernel, "absent"), (item or {}).get("version") or "none")
 
 
-def predicted(kernel, steps, view, version):
+def predicted(kernel: str | None, steps: list[dict], view: dict[str, dict], version: str) -> str:
     """The same line for a kernel after the steps, for check mode."""
     actions = [item["action"] for item in steps if item["kernel"] in (kernel, None) and item.get("version", version) == version]
     if "install" in actions:

@@ -25,7 +25,7 @@ MAX_BYTES = 4 * 1024 * 1024 * 1024
 SUFFIX = ".dkms.tar.gz"
 INFO = "dkms_binaries_only"
 MAIN = "dkms_main_tree"
-# Where a node keeps archives: of what it had, for the way back, and of what it shall get. Nobody but root writes there.
+# Where a node keeps archives: those of the driver it had, to roll back, and those it will get. Only root writes there.
 STORE = "/var/lib/gpufleet/dkms"
 WORKPLACE = ".gpufleet-import"
 SOURCE = re.compile(r"^# source ([0-9a-f]{64})$", re.M)
@@ -104,7 +104,7 @@ def digest_below(base):
 
 
 def other_source(noted, node):
-    """Whether an archive was surely built from other source than a node has; where one of the two is not known it is not."""
+    """Return whether an archive was built from other source than a node has; False where one of the two is not known."""
     return bool(noted and node and noted != node)
 
 
@@ -132,7 +132,7 @@ def whole(path):
 
 
 def promised(path):
-    """The digest beside an archive that is there, which whoever reads the archive still has to compare; else None."""
+    """Return the digest beside an archive that is there, which a reader of the archive still has to compare; else None."""
     try:
         return expected_sha256(path) if os.path.isfile(path) else None
     except TreeError:
@@ -165,7 +165,9 @@ def private_directory():
 
 
 class Workplace:
-    """Where an archive becomes a tree before DKMS gets it: beside DKMS's trees, so that it is moved and not copied, and by a name that DKMS passes over.
+    """The directory in which an archive becomes a tree before DKMS gets it.
+
+    It lies beside DKMS's trees, so that the tree is moved and not copied, and has a name that DKMS passes over.
 
     It is made when it is first needed, and what a killed run left there is removed then. Without a DKMS tree it is anywhere.
     """
@@ -199,7 +201,7 @@ class Workplace:
 def private_copies(paths):
     """Copies of archives in a directory that only this user can enter, each checked against its digest.
 
-    What is looked into is what is loaded: nobody can change it in between.
+    What is inspected is what is loaded: it cannot be changed in between.
     """
     with private_directory() as directory:
         copies = []
@@ -328,7 +330,7 @@ def _built(archive, member, parts, item):
 
 
 def _small(archive, member, limit):
-    """What is in a member that is read as text."""
+    """Return the content of a member that is read as text."""
     if member.size > limit:
         raise TreeError("its member %s is larger than such a file is (%d bytes, %d at most)" % (member.name, member.size, limit))
     return archive.extractfile(member).read()
@@ -366,7 +368,7 @@ def examine(path, runner, sha256=None, take=None):
 
 
 def _signature(path):
-    """Differs when a file was written to or replaced: nobody can set the time of its last change of status."""
+    """Return a value that differs when a file was written to or replaced: the time of its last change of status cannot be set."""
     try:
         found = os.stat(path)
     except OSError as exc:
@@ -375,7 +377,7 @@ def _signature(path):
 
 
 def refusals(tree, node, described):
-    """Why a tree does not fit a node, in sentences; an empty list when it fits. Pure.
+    """Return why a tree does not fit a node, in sentences; an empty list when it fits. Pure.
 
     ``node``: name, version, kernels, arch, compilers by kernel, conf (of the source on the node, or None), secure_boot
     facts. ``described``: what modinfo says of the main module of each (kernel, arch).
@@ -455,5 +457,5 @@ def fingerprint(paths):
 
 
 def staging_path(name, version):
-    """Where the maintainer script of a distribution's DKMS package looks for a prebuilt tree before it compiles."""
+    """Return where the maintainer script of a distribution's DKMS package looks for a prebuilt tree before it compiles."""
     return "/usr/share/%s-dkms/%s-%s.dkms.tar.gz" % (name, name, version)

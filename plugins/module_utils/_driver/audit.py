@@ -14,7 +14,7 @@ SCHEMA = "gpufleet.audit/1"
 read = reader.read
 
 
-def decide(facts, wanted_version=None, expect_loaded=True):
+def decide(facts: dict, wanted_version: str | None = None, expect_loaded: bool = True) -> dict:
     """The audit document. Pure: facts in, verdict out.
 
     Without a wanted version the parts are judged against each other. ``expect_loaded=False`` is for the time between an
@@ -61,7 +61,7 @@ def module_of(item):
     return dict((key, item[key]) for key in ("version", "path", "vermagic", "signer", "license")) if item else None
 
 
-def verdict(found):
+def verdict(found: list[dict]) -> str:
     """fail before unknown before pass; no finding at all is unknown."""
     statuses = set(item["status"] for item in found)
     for status in (findings.FAIL, findings.UNKNOWN):
@@ -71,7 +71,7 @@ def verdict(found):
 
 
 def reboot_safe(facts, found, target):
-    """Whether the node comes back with the wanted driver: never true when something it hangs on is not known."""
+    """Return whether the node comes back with the wanted driver: never true when something that decides it is not known."""
     if target is None:
         return False, "No driver is installed, so no module would be there after a reboot."
     kernel = facts["kernel"]["next_boot"]
@@ -92,7 +92,7 @@ def other_builds(loaded, on_disk):
 
 
 def reboot_required(facts):
-    """Whether what is loaded is not what is on disk, and every reason for it."""
+    """Return whether what is loaded is not what is on disk, and every reason for it."""
     reasons = []
     running, following = facts["kernel"]["running"], facts["kernel"]["next_boot"]
     item = facts["modules"].get(running)

@@ -26,12 +26,16 @@ MAX_ERROR = 2000
 Captured = collections.namedtuple("Captured", ["state", "rc", "data", "truncated", "left_behind", "message"])
 
 
-def run(argv, timeout_s, limit, kill=runner.kill_group, clock=time.monotonic):
-    """What ARGV writes to its standard output within TIMEOUT_S seconds, LIMIT bytes of it at most."""
+def run(argv, timeout_s, limit, kill=runner.kill_group, clock=time.monotonic, pass_fds=()):
+    """Return what ARGV writes to its standard output within TIMEOUT_S seconds, LIMIT bytes of it at most.
+
+    PASS_FDS stay open in it: a command that changes the node keeps the node's lock when its caller is killed.
+    """
     try:
         # run_command is AnsibleModule's, and it waits until the command has ended, whenever that is.
         process = subprocess.Popen(  # pylint: disable=ansible-bad-function
-            list(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=runner.environment(), start_new_session=True, cwd="/")
+            list(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=runner.environment(), start_new_session=True, cwd="/",
+            pass_fds=tuple(pass_fds))
     except FileNotFoundError:
         return Captured("absent", None, b"", False, None, "%s: command not found" % (argv[0],))
     except OSError as exc:

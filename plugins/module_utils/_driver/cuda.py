@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What CUDA programs meet on the node: the driver's libcuda, and the toolkits that are installed."""
+"""Read the driver's libcuda and the CUDA toolkits of the node."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a node can still tell about a moment before somebody changes it, beside its reading: processes, kernel log, nvidia-smi.
+"""Gather evidence of a node before it is changed, beside its reading: processes, kernel log, nvidia-smi.
 
 Everything is bounded, and what cannot be had is named with its reason. Command lines and environments may hold secrets and are not taken:
 of a process there are its number, user, short name and control group.
@@ -56,7 +56,7 @@ class _Found:
 
 
 def sections(found, reading):
-    """What the reading itself lacks."""
+    """Add the sections that the reading lacks."""
     snapshot = reading.get("snapshot")
     status = snapshot.get("status") if isinstance(snapshot, dict) else "absent"
     if status != "ok":
@@ -67,7 +67,7 @@ def sections(found, reading):
 
 
 def processes(found, root, snapshot):
-    """Who uses the GPUs: what has a device open, and what NVML says computes on which GPU."""
+    """Add the users of the GPUs: what has a device open, and what NVML says computes on which GPU."""
     proc = files.under(root, "/proc")
     rows = {}
     held = holders.read(root)

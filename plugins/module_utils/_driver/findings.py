@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is right and wrong with a node's driver, out of the facts alone: all findings, from one file per subject.
+"""Judge a node's driver by the facts alone: all findings, from one file per subject.
 
 Every function takes facts and answers findings; nothing is read here. A signal that is not there is ``unknown``.
 """

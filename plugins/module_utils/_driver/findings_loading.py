@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is right and wrong with loading the driver: the device, what is loaded, what keeps it from loading, and its firmware."""
+"""Judge how the driver loads: the device, what is loaded, what keeps it from loading, and its firmware."""
 
 from __future__ import annotations
 

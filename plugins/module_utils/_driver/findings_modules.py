@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is right and wrong with the kernel modules on disk: for each kernel, in DKMS, and for the kernel that boots next."""
+"""Judge the kernel modules on disk: for each kernel, in DKMS, and for the kernel that boots next."""
 
 from __future__ import annotations
 

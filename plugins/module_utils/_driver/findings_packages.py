@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is right and wrong with how the driver was installed: an interrupted package manager, another owner, and what NVIDIA's own installer left."""
+"""Judge how the driver was installed: an interrupted package manager, another owner, and what NVIDIA's own installer left."""
 
 from __future__ import annotations
 

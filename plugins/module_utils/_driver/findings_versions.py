@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which version the node is meant to have, and whether all that carries it agrees."""
+"""Judge the versions of the driver: the one that the node is meant to have, and all that carries one."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def package_version(facts):
 
 
 def package_revision(facts, target, wanted_version):
-    """Whether the packages are the very ones that were asked for: two revisions of a driver version may differ in their patches."""
+    """Return whether the packages are the very ones that were asked for: two revisions of a driver version may differ in their patches."""
     if not versions.names_package(wanted_version) or not facts["dpkg"]["available"]:
         return
     packages = facts["dpkg"]["packages"]

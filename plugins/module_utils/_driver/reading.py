@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 
 from .._kernel import kernel_log
@@ -22,7 +23,7 @@ def gather(snapshot, root="/", runner=None, watermark=None):
     A section whose reader breaks is None, and problems says why: the others are worth having, and the judges call what is missing unknown.
     """
     runner = runner or Runner()
-    document = {"schema": SCHEMA, "boot_id": boot_id(root), "uptime_s": uptime(root), "snapshot": snapshot, "problems": {}}
+    document = {"schema": SCHEMA, "boot_id": boot_id(root), "uptime_s": uptime(root), "time": present(), "snapshot": snapshot, "problems": {}}
     for name, read in readers(root, runner, watermark):
         try:
             document[name] = read()
@@ -42,7 +43,7 @@ def readers(root, runner, watermark):
 
 
 def boot_id(root="/"):
-    """Which boot this is; None if the system does not say."""
+    """Return the id of this boot; None if the system does not say."""
     return first_line(root, "proc/sys/kernel/random/boot_id") or None
 
 
@@ -52,6 +53,11 @@ def uptime(root="/"):
         return float(first_line(root, "proc/uptime").split()[0])
     except (ValueError, IndexError):
         return None
+
+
+def present():
+    """Return the time in UTC by the node's clock, like 2026-01-31T12:00:00Z."""
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def first_line(root, path):

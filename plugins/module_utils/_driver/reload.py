@@ -2,11 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether a driver can be loaded anew without a reboot, and why not. Only data in, only data out."""
+"""Decide whether a driver can be reloaded without a reboot, and why not. Only data in, only data out."""
 
 from __future__ import annotations
 
 from .._kernel import modules, references
+from .._node import holders
 from .._node.hung import IN_DRIVER
 
 RELOAD, REBOOT, NONE, REFUSE = "reload", "reboot", "none", "refuse"
@@ -16,23 +17,12 @@ UVM = "/dev/nvidia-uvm"
 ACTIVE = ("active", "activating", "reloading", "deactivating", "refreshing")
 
 
-def reason(ident, message, next_step, reboot_helps=True):
+def reason(ident: str, message: str, next_step: str, reboot_helps: bool = True) -> dict:
     return {"id": ident, "message": message, "next_step": next_step, "reboot_helps": reboot_helps}
 
 
-def in_words(holder):
-    """A process for an operator: what it is, and whose."""
-    whose = [text for text in (
-        "user %s" % holder["user"] if holder.get("user") else "",
-        "unit %s" % holder["unit"] if holder.get("unit") else "",
-        "pod %s" % holder["pod"] if holder.get("pod") else "",
-        "Slurm job %s" % holder["job"] if holder.get("job") else "",
-    ) if text]
-    return "%s (pid %s%s)" % (holder.get("comm") or "an unnamed process", holder["pid"], "".join(", " + text for text in whose))
-
-
 def needed(facts):
-    """Why what is loaded is not what is on the disk; empty when it is."""
+    """Return why what is loaded is not what is on the disk; empty when it is."""
     loaded, disk = facts["loaded"], facts["module"] or {}
     if loaded["state"] == "not_loaded":
         return "no driver is loaded"
@@ -46,7 +36,7 @@ def needed(facts):
     return ""
 
 
-def running_services(facts, services):
+def running_services(facts: dict, services: list[str]) -> list[str] | None:
     """The services to stop, in the order in which they were named, each once: those that run; None when systemd did not say."""
     if facts["services"] is None:
         return None
@@ -60,7 +50,7 @@ def running_services(facts, services):
     return found
 
 
-def strangers(facts, services):
+def strangers(facts: dict, services: list[str]) -> list[dict]:
     """Holders that no service to be stopped explains. A pod or a job is a stranger whatever its unit is called."""
     names = set(services)
     for name in services:
@@ -69,7 +59,7 @@ def strangers(facts, services):
 
 
 def module_reasons(facts, wanted):
-    """What keeps the module on the disk from being loaded; a reboot into the same kernel would not help."""
+    """Yield what keeps the module on the disk from being loaded; a reboot into the same kernel would not help."""
     running, disk = facts["kernel"]["running"], facts["module"]
     if not disk or not disk.get("version"):
         why = (disk or {}).get("error") or "there is no NVIDIA module"
@@ -91,7 +81,7 @@ def module_reasons(facts, wanted):
 
 
 def node_reasons(facts, nvswitch):
-    """What about the node needs a reboot before anything else is looked at."""
+    """Yield what about the node needs a reboot before anything else is looked at."""
     running, following = facts["kernel"]["running"], facts["kernel"]["next_boot"]
     if following and following != running:
         yield reason("kernel_pending", "kernel %s runs and %s boots next (%s)" % (running, following, facts["kernel"]["next_boot_source"]),
@@ -102,21 +92,35 @@ def node_reasons(facts, nvswitch):
         yield reason("hung_task", "%s (pid %s) waits in the driver and cannot be interrupted (%s)" % (task["comm"], task["pid"], task["where"]),
                      "reboot the node")
     if facts["hung"] is None:
-        yield reason("hung_unknown", "/proc cannot be listed, so that nobody knows whether a task hangs in the driver", "look at the node")
-    if facts["nvswitches"] is None:
-        yield reason("fabric_unknown", "the PCI bus cannot be listed, so that nobody knows whether NVSwitches join the GPUs", "look at the node")
-    elif facts["nvswitches"] and not nvswitch:
-        yield reason("fabric", "%d NVSwitches join the GPUs, and their fabric is set up anew by a boot" % len(facts["nvswitches"]),
-                     "reboot, or set nvswitch=true where a reload is known to work on this model")
+        yield reason("hung_unknown", "/proc cannot be listed, so it is unknown whether a task hangs in the driver", "look at the node")
+    yield from fabric_reasons(facts["nvswitches"], facts["nvlink_managers"], nvswitch)
     for line in (facts["framebuffers"] or "").splitlines():
         if "nvidia" in line:
             yield reason("console", "the console is on a GPU (/proc/fb: %s)" % line.strip(), "reboot the node, or move its console off the GPU")
 
 
+def fabric_reasons(switches, managers, allowed):
+    """Yield what a fabric that joins the GPUs has against a reload. ALLOWED: a reload is known to work on this model."""
+    if switches is None or managers is None:
+        yield reason("fabric_unknown", "the PCI bus cannot be listed, so that it is not known whether NVSwitches join the GPUs", "look at the node")
+        return
+    found = ["%d NVSwitches join the GPUs" % len(switches)] if switches else []
+    if managers["found"]:
+        found.append("%d adapters manage the NVLink switches that join the GPUs" % len(managers["found"]))
+    if allowed:
+        return
+    if found:
+        yield reason("fabric", "%s, and their fabric is set up again by a boot" % " and ".join(found),
+                     "reboot, or set nvswitch=true where a reload is known to work on this model")
+    elif managers["unread"]:
+        yield reason("fabric_unknown", "adapters do not tell whether they manage NVLink switches (vpd of %s)" % ", ".join(managers["unread"]),
+                     "look at the node, or set nvswitch=true where a reload is known to work on this model")
+
+
 def reference_reasons(table, held):
-    """What holds the modules, or may; ``held`` says whether processes have device files open, or may have."""
+    """Yield what holds the modules, or may; ``held`` says whether processes have device files open, or may have."""
     if table is None:
-        yield reason("modules_unknown", "/sys/module cannot be listed, so that nobody knows what holds the modules", "reboot the node")
+        yield reason("modules_unknown", "/sys/module cannot be listed, so it is unknown what holds the modules", "reboot the node")
         return
     for name in references.unknown(table):
         yield reason("refcnt_unknown", "the reference count of module %s cannot be read" % name, "reboot the node")
@@ -131,7 +135,7 @@ def reference_reasons(table, held):
 
 
 def at_work(item, hung):
-    """Whether a process would lose work by a reboot: of a pod or a job, or with CUDA's memory (/dev/nvidia-uvm).
+    """Return whether a process would lose work by a reboot: of a pod or a job, or with CUDA's memory (/dev/nvidia-uvm).
 
     One that hangs in the driver by its stack cannot go on; one that waits for something else, such as a slow file system, can.
     """
@@ -142,21 +146,21 @@ def at_work(item, hung):
 
 def holder_reasons(facts, services):
     if facts["holders"] is None:
-        yield reason("holders_unknown", "/proc cannot be listed, so that nobody knows who holds the GPUs", "look at the node", False)
+        yield reason("holders_unknown", "/proc cannot be listed, so it is unknown what holds the GPUs", "look at the node", False)
         return
     for item in strangers(facts, services):
-        what = "%s has %s open and is none of the services to stop" % (in_words(item), ", ".join(item["devices"]))
+        what = "%s has %s open and is none of the services to stop" % (holders.in_words(item), ", ".join(item["devices"]))
         if at_work(item, facts["hung"]):
             yield reason(AT_WORK, what + ", and a reboot would end its work", "let it end or end it, and run again; or name its service in services", False)
         else:
             yield reason("foreign_holder", what, "end it, or name its service in services")
 
 
-def decide(facts, params):
+def decide(facts: dict, params: dict) -> dict:
     """``{"action", "why", "reasons", "stop", "unload", "version"}``.
 
     ``reasons`` are those against a reload. With policy auto they lead to a reboot if a reboot helps, and to a refusal otherwise; with policy
-    reload always to a refusal. Policy reboot looks at nothing but whether anything is due, and whether somebody works on the GPUs.
+    reload always to a refusal. Policy reboot looks at nothing but whether anything is due, and whether the GPUs are in use.
     """
     table = facts["references"]
     stop = running_services(facts, params["services"])
@@ -186,14 +190,14 @@ def decide(facts, params):
     return dict(answer, action=verdict(answer["reasons"], params["policy"]))
 
 
-def verdict(reasons, policy):
+def verdict(reasons: list[dict], policy: str) -> str:
     """reboot or refuse, of reasons against a reload."""
     if policy == RELOAD or not all(item["reboot_helps"] for item in reasons):
         return REFUSE
     return REBOOT
 
 
-def sentence(reasons):
+def sentence(reasons: list[dict]) -> str:
     """The reasons for an operator, with what to do next."""
     steps = []
     for item in reasons:

@@ -10,7 +10,7 @@ Everything is only looked at. None always means that something could not be read
 from __future__ import annotations
 
 from .._kernel import kernel_state
-from .._node import cdi, device_nodes, hung, infiniband, pcilink, units
+from .._node import cdi, device_nodes, hung, infiniband, pcilink, switch_managers, units
 from .._node.runner import Runner
 from . import companions, cuda
 
@@ -32,6 +32,8 @@ def read(root="/", runner=None):
         "device_params": device_nodes.wanted(root),
         "pci": links,
         "nvswitches": switches,
+        "nvlink_managers": switch_managers.read(root),
+        "nvlsm": switch_managers.subnet_manager(root),
         "infiniband": infiniband.read(root),
         "hung_tasks": hung.read(root),
         "cdi": cdi.read(root),

@@ -165,7 +165,7 @@ def parse_policy(text):
 
 
 def unmet(text):
-    """What apt says it cannot satisfy: ``["nvidia-smi : Depends: libnvidia-ml1 (= 1) but 2 is to be installed"]``."""
+    """Return the dependencies that apt cannot satisfy: ``["nvidia-smi : Depends: libnvidia-ml1 (= 1) but 2 is to be installed"]``."""
     found, owner = [], ""
     for line in text.splitlines():
         match = re.match(r"^ (?:(\S+) : | +)((?:Pre)?-?(?:Depends|Conflicts|Breaks): .*)$", line)
@@ -226,7 +226,7 @@ class Apt(Manager):
                     for name, versions in table.items())
 
     def interrupted(self, installed):
-        """What an interrupted dpkg left: ``(journal entries, packages that are not configured)``."""
+        """Return what an interrupted dpkg left: ``(journal entries, packages that are not configured)``."""
         journal = [name for name in glob.glob(self.path("/var/lib/dpkg/updates/*")) if re.match(r"^[0-9]+$", os.path.basename(name))]
         broken = sorted(name for name, have in installed.items() if have["installed"] and not have["ok"])
         return sorted(os.path.basename(name) for name in journal), broken

@@ -185,7 +185,7 @@ def parse_advisories(text):
 
 
 def lock_pattern(line):
-    """What a line of the lock list locks; None for comments and exclusions."""
+    """Return the package that a line of the lock list locks; None for comments and exclusions."""
     line = line.split("#", 1)[0].strip()
     return None if not line or line.startswith("!") else line
 
@@ -198,7 +198,7 @@ def lock_name(line):
 
 
 def is_locked(locks, name, version, arch):
-    """Whether a package is locked at just this version."""
+    """Return whether a package is locked at just this version."""
     whole = "%s-%s.%s" % (name, version if ":" in version else "0:%s" % version, arch)
     forms = (whole, whole.replace("-0:", "-", 1), name)
     return any(fnmatch.fnmatchcase(form, pattern) for form in forms for pattern in locks)
@@ -213,7 +213,7 @@ def render_locks(text, hold, unhold):
 
 
 def unmet(text):
-    """What dnf says it cannot satisfy."""
+    """Return the dependencies that dnf cannot satisfy."""
     found = []
     for line in text.splitlines():
         match = re.match(r"^\s*(?:Problem(?: \d+)?: |- )(.*)$", line)
@@ -263,7 +263,7 @@ class Dnf(Manager):
         return self.path(self.lock_settings().get("locklist") or LOCKS)
 
     def hold_problem(self):
-        """Why a lock would hold nothing: a list that no plugin reads."""
+        """Return why a lock would hold nothing: a list that no plugin reads."""
         settings = self.lock_settings()
         if not settings:
             return "dnf's plugin versionlock is not installed", "install python3-dnf-plugin-versionlock on the node, then run again"
@@ -357,7 +357,7 @@ class Dnf(Manager):
         return ["--setopt=%s.module_hotfixes=1" % line.split()[0] for line in self.told["repolist"].splitlines()[1:] if line.strip()]
 
     def ask(self, words, action, options):
-        """What dnf would do: it is told no."""
+        """Return what dnf would do: it is answered no."""
         question = (tuple(words), action, tuple(options))
         if question in self.told:
             return self.told[question]

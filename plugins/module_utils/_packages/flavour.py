@@ -21,7 +21,7 @@ def architecture_of(device):
     return next((name for first, last, name in DEVICES if first <= number <= last), None)
 
 
-def decide(pci, wanted, flavour="auto"):
+def decide(pci: list[dict] | None, wanted: str, flavour: str = "auto") -> dict:
     """The flavour for these GPUs and this driver: ``{"flavour", "reason", "gpus", "refusals"}``.
 
     ``pci`` are devices as ``_node.pci`` reads them, or None when the bus cannot be read. ``flavour`` is auto, open or

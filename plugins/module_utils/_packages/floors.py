@@ -15,12 +15,12 @@ from .packages import refusal
 CONDITION = re.compile(r"^(cuda|driver|brand|arch)(>=|<=|!=|=|<|>)([A-Za-z0-9.]+)$")
 
 
-def numbers(version):
+def numbers(version: str) -> tuple[int, ...] | None:
     """(535, 54, 3) out of 535.54.03; None when it is no version."""
     return tuple(int(part) for part in version.split(".")) if re.match(r"^[0-9]+(\.[0-9]+)*$", version) else None
 
 
-def compare(left, right):
+def compare(left: tuple[int, ...], right: tuple[int, ...]) -> int:
     """Parts that one of the two does not have are 0: 535.54.03 is above 535."""
     length = max(len(left), len(right))
     left, right = left + (0,) * (length - len(left)), right + (0,) * (length - len(right))
@@ -36,8 +36,8 @@ def cuda_of(version):
     return known[-1][1], branch < BRANCHES[-1][0] + 5
 
 
-def at_least(have, exact, wanted):
-    """Whether a CUDA version is reached: True, False or None when it cannot be told."""
+def at_least(have: str, exact: bool, wanted: str) -> bool | None:
+    """Return whether a CUDA version is reached: True, False or None when it cannot be told."""
     if compare(numbers(have), numbers(wanted)) >= 0:
         return True
     return False if exact else None
@@ -45,7 +45,7 @@ def at_least(have, exact, wanted):
 
 # --- NVIDIA_REQUIRE_* -----------------------------------------------------------------------------------------------
 
-def holds(condition, version, brands=None):
+def holds(condition: str, version: str, brands: list[str] | None = None) -> bool | None:
     """One condition such as ``driver>=535``: True, False or None when it cannot be told here."""
     found = CONDITION.match(condition)
     if not found:
@@ -77,7 +77,7 @@ def either(values):
     return True if True in values else None if None in values else False
 
 
-def satisfied(requirement, version, brands=None):
+def satisfied(requirement: str, version: str, brands: list[str] | None = None) -> bool | None:
     """A requirement as containers have it: alternatives apart by blanks, the conditions of each by commas."""
     alternatives = requirement.split()
     if not alternatives:
@@ -87,7 +87,7 @@ def satisfied(requirement, version, brands=None):
 
 # --- the floors -----------------------------------------------------------------------------------------------------
 
-def decide(wanted, floors):
+def decide(wanted: str, floors: list[dict]) -> list[dict]:
     """Refusals of a driver version for ``[{"workload", "driver", "cuda", "require", "brands"}]``; every floor is judged."""
     version = upstream(wanted)
     if not is_driver_version(version):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which packages a node holds, since when, and what that keeps out: the kernel's, the driver's, and those of anybody else."""
+"""Read the packages that a node holds, since when, and what that keeps out: the kernel's, the driver's, and all others."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ RECORD = "/var/lib/gpufleet/holds.json"
 DAY = 24 * 3600
 
 
-def parse(text):
+def parse(text: str | None) -> dict[str, dict]:
     """The record ``{name: {"version", "since", "exact"}}``; what cannot be read is as if it were not there."""
     try:
         found = json.loads(text or "{}")
@@ -26,11 +26,11 @@ def parse(text):
     return dict((name, item) for name, item in found.items() if isinstance(item, dict) and isinstance(item.get("since"), (int, float)) and "version" in item)
 
 
-def render(record):
+def render(record: dict[str, dict]) -> str:
     return json.dumps(record, indent=1, sort_keys=True) + "\n"
 
 
-def update(record, held, now, mine=()):
+def update(record: dict[str, dict], held: dict[str, str], now: float, mine: list[str] | tuple[str, ...] = ()) -> dict[str, dict]:
     """The record of what is held now: ``{name: version}``. The age counts from the version's hold on; ``mine`` were set just now."""
     new = {}
     for name, version in held.items():
@@ -42,7 +42,8 @@ def update(record, held, now, mine=()):
     return new
 
 
-def report(record, held, index, security, manager, now):
+def report(record: dict[str, dict], held: dict[str, str], index: dict, security: dict[str, list[str]] | None,
+           manager: str, now: float) -> list[dict]:
     """``[{"package", "version", "since", "since_exact", "age_days", "newer", "security"}]``, the oldest first.
 
     ``security`` is ``{name: [versions that fix a vulnerability]}``, or None when the package manager cannot tell.

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which packages are the kernel's, what keeps them as they are, and which changes around them are allowed. Only data in, only data out."""
+"""Tell the kernel's packages, what keeps them as they are, and which changes around them are allowed. Only data in, only data out."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def standing_for(index, installed, metas, release):
 
 
 def following_refusals(transaction, wanted):
-    """What a transaction that lets the metapackages follow must not do: anything else."""
+    """Refuse whatever else a transaction does that lets the metapackages follow."""
     changed = dict((item["name"], item["version"]) for kind in CHANGES for item in transaction[kind])
     rows = (
         ("change other packages", [name for name in changed if name not in wanted]),
@@ -117,13 +117,13 @@ def render_unattended(patterns):
 
 
 def besides(transaction, patterns, manager):
-    """Packages that a transaction brings anew and that are no kernel's: what the headers of a kernel depend on."""
+    """Return the new packages of a transaction that are not a kernel's: what the headers of a kernel depend on."""
     allowed = list(patterns) + [TOOLS[manager]]
     return sorted(item["name"] for item in transaction["install"] if not is_kernel(item["name"], allowed))
 
 
 def staging_refusals(transaction, wanted, patterns, manager):
-    """What a transaction that brings a kernel must not do: change a package that is there and not the kernel's, bring one of the driver, or remove one."""
+    """Refuse a transaction that brings a kernel and changes a package that is there and not the kernel's, brings one of the driver, or removes one."""
     allowed, lines = list(patterns) + [TOOLS[manager]], []
     changed = sorted(item["name"] for kind in CHANGES for item in transaction[kind]
                      if not is_kernel(item["name"], allowed) and (kind != "install" or re.match(DRIVER, item["name"])))
@@ -151,7 +151,7 @@ def security_wanted(installed, security, patterns, manager):
 
 
 def security_refusals(transaction, wanted, installed, patterns):
-    """What a run of security updates must not do: touch what is held, the kernel or the driver, remove, downgrade, or bring what is no such update."""
+    """Refuse a run of security updates that touches what is held, the kernel or the driver, removes, downgrades, or brings what is no such update."""
     changed = [item for kind in CHANGES for item in transaction[kind]]
     touched = changed + transaction["remove"]
     rows = (

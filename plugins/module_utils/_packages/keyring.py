@@ -130,7 +130,7 @@ def keys(data):
     found = []
     for tag, body, whole in packets(dearmor(data)):
         if tag in SECRET_TAGS:
-            raise NotAKeyring("it has a secret key, which belongs to whoever signs and to nobody else")
+            raise NotAKeyring("it has a secret key, which belongs on the machine that signs and on no other")
         if tag == PUBLIC_KEY:
             found.append((fingerprint(body), [whole]))
         elif found:
@@ -167,7 +167,7 @@ def without(data, unwanted):
 
 
 def problem(data, wanted, sha256=None):
-    """Why a file is not what was expected, as ``(found, expected)``; None when it is. Every key in it has to be a wanted one."""
+    """Return why a file is not what was expected, as ``(found, expected)``; None when it is. Every key in it has to be a wanted one."""
     digest = hashlib.sha256(data).hexdigest()
     if sha256 and digest != sha256.strip().lower():
         return "sha256 %s" % digest, "sha256 %s" % sha256.strip().lower()

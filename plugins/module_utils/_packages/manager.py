@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What every package manager here can do, and the part of it that is the same for all. No decision is made here.
+"""The interface of the package managers, and the part of it that is the same for all. No decision is made here.
 
 Beside what :class:`Manager` has, a manager answers:
 

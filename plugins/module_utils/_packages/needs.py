@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a driver needs of a node beside its packages. Pure."""
+"""Decide whether a node has what a driver needs beside its packages. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .._node.gpu_operator import NEXT_STEP
 from .packages import refusal
 
 
-def decide(wanted, gpus, headers, header_package):
+def decide(wanted: list[str], gpus: list[dict] | None, headers: dict[str, bool], header_package: str) -> list[dict]:
     """Refusals of a node without what is WANTED (``gpu``, ``headers``).
 
     ``gpus`` are those on the bus, None when it cannot be read; ``headers`` tells by kernel that can boot whether they are there;

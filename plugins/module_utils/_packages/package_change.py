@@ -13,8 +13,9 @@ import time
 from .._dkms import act as dkms_act
 from .._dkms import dkms
 from .._kernel import kernels
-from .._node import files, gpu_operator, pci, workloads
+from .._node import boot_expectation, files, gpu_operator, pci, workloads
 from .._node.files import write_atomically
+from .._node.versions import upstream
 from . import flavour, floors, holds, needs, packages, transaction
 from .manager import NO_NAMES, ManagerError
 
@@ -122,7 +123,7 @@ class PackageChange:
         return resolved
 
     def floors(self):
-        """What was declared, and what the containers that run now require."""
+        """Return the minimum versions: those declared, and those that the containers that run now require."""
         declared = [dict(floor, require=floor.get("require_cuda")) for floor in self.options["floors"]]
         return declared + (workloads.read(self.manager.root) or [] if self.options["running_floors"] else [])
 
@@ -139,7 +140,7 @@ class PackageChange:
         return resolved["stream"] if there and self.manager.enabled_stream(module) != there else None
 
     def tree_names(self, resolved):
-        """What an exported DKMS tree of this driver is called, for every kernel that can boot; None when a part is not known."""
+        """Return the name of an exported DKMS tree of this driver, for every kernel that can boot; None when a part is not known."""
         if not resolved["resolvable"] or not resolved["dkms_name"]:
             return {}
         names = {}
@@ -158,7 +159,7 @@ class PackageChange:
             resolved["module_archives"] = sorted(found.values())
 
     def read_dkms_name(self, resolved):
-        """What the installed package calls its module: the table's name is what it should be, and tells nothing of a mirror's own package."""
+        """Read the name that the installed package gives its module: a mirror's own package may give another than the table has."""
         names = dkms_act.find_names(self.manager.root, resolved["dkms_version"]) if resolved["dkms_name"] else []
         if len(names) == 1 and names[0] != resolved["dkms_name"]:
             resolved["dkms_name"] = names[0]
@@ -202,7 +203,7 @@ class PackageChange:
             needs, free, self.options["min_free_mib"] * packages.MIB, self.manager.name, self.options["min_free_boot_mib"] * packages.MIB)
 
     def plan_keep(self, plan):
-        """What goes into the node's store: what is installed and would be changed, for the way back, and what takes its place."""
+        """Plan the node's store of packages: those installed that would be changed, to roll back, and those that take their place."""
         manager, after = self.manager, plan["resolved"]["packages"]
         changes = not transaction.is_empty(plan["transaction"])
         before = plan["before"] = packages.driver_versions(plan["table"], plan["installed"]) if changes else {}
@@ -226,7 +227,7 @@ class PackageChange:
         return [], sorted(held)
 
     def pin_wanted(self, plan):
-        """The content the pin file should have: None when it should not be there, False when it is nobody's business."""
+        """Return the content that the pin file should have: None when it should not be there, False when it is left as it is."""
         if self.options["state"] == "absent" or self.options["pin"] is False:
             return None
         if self.options["state"] != "present" or self.options["pin"] is None:
@@ -268,7 +269,7 @@ class PackageChange:
         }
 
     def difference(self, plan, changed):
-        """What --diff shows: package versions, and the pin."""
+        """Return what --diff shows: package versions, and the pin."""
         if not changed or self.options["state"] not in ("present", "absent"):
             return []
         before = packages.driver_versions(plan["table"], plan["installed"])
@@ -333,6 +334,22 @@ class PackageChange:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             write_atomically(path, holds.render(record))
 
+    def expects_another(self, plan):
+        """Return whether the node checks itself at boot, and expects another driver than the one that is wanted here."""
+        if self.options["state"] != "present" or not plan["resolved"]["upstream"]:
+            return False
+        try:
+            found = boot_expectation.read(self.manager.path(boot_expectation.PATH))
+        except boot_expectation.Unusable:
+            return False  # there is none, or the check refuses it anyway
+        return upstream(found["driver_version"]) != plan["resolved"]["upstream"]
+
+    def record_expectation(self, plan):
+        """Expect the driver that is installed now: the reboot into it would fail otherwise."""
+        if self.expects_another(plan):
+            boot_expectation.keep_driver(self.manager.path(boot_expectation.PATH), plan["resolved"]["upstream"])
+            self.actions.append("wrote driver %s into %s" % (plan["resolved"]["upstream"], boot_expectation.PATH))
+
     def repair(self, plan):
         """Finish an interrupted run of the package manager; answers whether the plan has to be made again."""
         if not plan["journal"] and not plan["broken"]:
@@ -370,7 +387,7 @@ class PackageChange:
         self.actions += self.keeping(plan, "keep")
 
     def keep_new(self, plan):
-        """What was brought, from the cache where it lies now. That some of it cannot be kept is told, and no failure: it is there."""
+        """Keep the packages that were downloaded, from the cache. One that cannot be kept is told, and is no failure: it is in the cache."""
         self.unkept = sorted(self.manager.keep(plan["keep_new"], plan["index"])) if plan["keep_new"] else []
         if plan["before"] and self.options["state"] == "present":
             self.manager.store.forget(set(plan["before"].items()) | set(plan["resolved"]["packages"].items()))

@@ -30,7 +30,7 @@ LOOK_S = 10
 
 
 def holder(path):
-    """The number of the process that has the lock on a file: 0 where it is of another container, None where nobody has it."""
+    """The number of the process that has the lock on a file: 0 where it is of another container, None where it is free."""
     try:
         stream = open(path, "rb")
     except FileNotFoundError:
@@ -42,7 +42,7 @@ def holder(path):
 
 
 def held(manager, root="/", proc="/proc"):
-    """``[{"path", "pid", "comm"}]`` of the locks of a package manager that somebody has; ``comm`` is None where that process cannot be seen."""
+    """``[{"path", "pid", "comm"}]`` of the locks of a package manager that are held; ``comm`` is None where that process cannot be seen."""
     found = []
     for path in PATHS[manager]:
         pid = holder(os.path.join(root, path.lstrip("/")))
@@ -63,7 +63,7 @@ def wait(look, timeout_s, clock=time.monotonic, sleep=time.sleep):
 
 
 def refusals(found, timeout_s):
-    """Why nothing is changed while others have the locks; none where nobody has."""
+    """Return why nothing is changed while the locks are held; nothing where they are free."""
     if not found:
         return []
     who = dict((item["pid"], "%s (pid %d)" % (item["comm"] or "a process", item["pid"]) if item["pid"] else "a process of another container")

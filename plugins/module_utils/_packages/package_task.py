@@ -23,7 +23,7 @@ def refuse(module, plan, change):
 
 
 def planned(change, acting):
-    """The plan, made when nobody else is at work with the package manager; it refuses while somebody is."""
+    """Return the plan, made while the package manager's locks are free; refuse while they are held."""
     plan, manager = change.plan(), change.manager
     if change.options["state"] == "resolved" or not (plan["refusals"] or change.would_change(plan)):
         return plan
@@ -45,15 +45,17 @@ def run(module, change, acting):
             return dict(change.answer(plan), changed=module.params["state"] != "resolved")
         refuse(module, plan, change)
     changed = change.would_change(plan) or bool(change.actions)
-    result = dict(change.answer(plan), changed=changed, diff=change.difference(plan, changed))
+    expects_another = change.expects_another(plan)
+    result = dict(change.answer(plan), changed=changed or expects_another, diff=change.difference(plan, changed))
     if not acting:
         return dict(result, actions=change.foresee(plan), holds=change.holds(plan))
     if changed:
         sure = change.would_change(dict(plan, keep_new={})) or bool(change.actions)
         change.act(plan)
         # That something cannot be kept is the same in every run, and no change.
-        result.update(changed=sure or bool(set(plan["keep_new"]) - set(change.unkept)), unkept=change.unkept)
+        result.update(changed=sure or expects_another or bool(set(plan["keep_new"]) - set(change.unkept)), unkept=change.unkept)
     installed = change.verify(plan)
     change.find_module_archives(plan)
     change.record_holds(plan, installed)
+    change.record_expectation(plan)
     return dict(result, actions=change.actions, holds=change.holds(plan, installed))

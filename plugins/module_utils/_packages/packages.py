@@ -96,7 +96,7 @@ def variants(table):
 # --- belonging -------------------------------------------------------------------------------------------------------
 
 def is_driver_package(name, version, source=None, table=None):
-    """Whether a package carries the version of an NVIDIA driver of any family; a table knows its system's better."""
+    """Return whether a package carries the version of an NVIDIA driver of any family; a table knows its system's better."""
     plain = name.split(":", 1)[0]
     if re.match(PREBUILT_PATTERN, plain):
         return True
@@ -110,7 +110,7 @@ def is_driver_package(name, version, source=None, table=None):
 
 
 def member(table, name, source, version):
-    """Whether a package is one of the driver's: by where it was built from, or by its name and version."""
+    """Return whether a package is one of the driver's: by where it was built from, or by its name and version."""
     if source is not None and any(re.match("^%s$" % pattern, source) for pattern in table["sources"]):
         return True
     if not any(re.match(pattern, name) for pattern in table["members"]) or any(re.match(pattern, name) for pattern in table["apart"]):
@@ -139,7 +139,7 @@ def driver_of(table, record):
 
 
 def installed_driver(table, installed):
-    """Names of the driver's packages that are installed, whoever asked for them and of whichever branch."""
+    """Return the names of the driver's packages that are installed, of any branch, by hand or as dependencies."""
     eras = variants(table)
     return sorted(name for name, have in installed.items() if have["installed"]
                   and any(member(era, name, have["source"], have["version"]) or prebuilt(era, name) for era in eras))
@@ -183,7 +183,7 @@ def other_flavours(table, flavour):
 
 
 def differs(table, flavour, name):
-    """Whether a package is the kernel module of another flavour, of the same branch or of another."""
+    """Return whether a package is the kernel module of another flavour, of the same branch or of another."""
     if any(re.match("^%s$" % pattern, name) for era in variants(table) for pattern in other_flavours(era, flavour)):
         return not any(re.match("^%s$" % pattern, name) for era in variants(table) for pattern in era["flavours"][flavour]["packages"])
     return False
@@ -203,7 +203,7 @@ def resolve(table, index, installed, wanted, flavour="proprietary", extra=(), ke
 
     ``flavour`` is proprietary, open or either with ``-prebuilt``; ``kernels`` are those that prebuilt modules are wanted for,
     ``components`` the parts that this node needs beside the driver itself. Packages of the driver that are installed already
-    belong to the set, whoever installed them; those of another branch or flavour are ``obsolete`` where their names differ.
+    belong to the set, however they were installed; those of another branch or flavour are ``obsolete`` where their names differ.
     """
     general, table = table, instantiate(table, branch_of(wanted))
     if flavour not in table["flavours"]:
@@ -254,7 +254,7 @@ def named_components(table, index, components):
 
 
 class Closure:
-    """What a version needs of the driver's own packages, each at exactly one version."""
+    """The driver's own packages that a version needs, each at exactly one version."""
 
     def __init__(self, table, index, installed, version, flavour, kernels):
         self.table, self.index, self.installed = table, index, installed
@@ -279,7 +279,7 @@ class Closure:
         return self
 
     def mine(self, name, have):
-        """Whether an installed package is of this branch's names and of this way to have modules."""
+        """Return whether an installed package is of this branch's names and of this way to have modules."""
         if prebuilt(self.table, name):
             modules = self.modules()
             return name in modules or bool(modules) and name.startswith("linux-signatures-") or name.replace("-objects-", "-modules-", 1) in modules
@@ -289,7 +289,7 @@ class Closure:
         return member(self.table, name, have["source"], have["version"])
 
     def carried(self, excluded, general):
-        """What takes the place of packages of another branch: a part that the node has, such as the fabric manager, is not lost."""
+        """Return what takes the place of packages of another branch: a part that the node has, such as the fabric manager, is not lost."""
         found = []
         for name in self.obsolete:
             named = re.match(r"^(.*?)-[0-9]{3}(-server)?(-open)?$", name)
@@ -373,7 +373,7 @@ class Closure:
         return found
 
     def other_driver(self, name):
-        """Whether a package is there, and only of other driver branches."""
+        """Return whether a package is there, and only of other driver branches."""
         branches = set(branch_of(record["version"]) for record in self.index.get(name, []))
         return bool(branches) and branch_of(self.version) not in branches
 

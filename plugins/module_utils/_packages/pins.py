@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What keeps the package managers to one driver: apt preferences, and the exclusions of unattended upgrades."""
+"""The files that keep the package managers to one driver: apt preferences, and the exclusions of unattended upgrades."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ AUTOMATIC_EXCLUDES = (
 )
 
 
-def by_name(table, resolved):
+def by_name(table: dict, resolved: dict) -> dict[str, str]:
     """The packages that only their names tell apart: prebuilt modules, several versions of which are built from one source."""
     pattern = table.get("prebuilt_pattern")
     return dict((name, version) for name, version in resolved["packages"].items() if pattern and re.match(pattern, name))
 
 
-def render_pin(table, versions, names=None):
+def render_pin(table: dict, versions: dict[str, str], names: dict[str, str] | None = None) -> str:
     """An apt preferences file that allows exactly one driver, and no other driver family.
 
     ``versions`` is ``{source package: version}``; a source of the driver that is not in it is not allowed at all. ``names`` is
@@ -55,14 +55,14 @@ def render_pin(table, versions, names=None):
     return "\n".join(lines)
 
 
-def render_unattended(patterns=UNATTENDED_PATTERNS):
+def render_unattended(patterns: tuple[str, ...] = UNATTENDED_PATTERNS) -> str:
     """An apt configuration file under which unattended-upgrades leaves the driver alone."""
     lines = ["// Written by gpufleet.lifecycle (driver_packages); changes are overwritten. The driver changes only when somebody means it.",
              "Unattended-Upgrade::Package-Blacklist {"]
     return "\n".join(lines + ['    "%s";' % pattern for pattern in patterns] + ["};", ""])
 
 
-def render_automatic(text, exclude=True, patterns=AUTOMATIC_EXCLUDES):
+def render_automatic(text: str, exclude: bool = True, patterns: tuple[str, ...] = AUTOMATIC_EXCLUDES) -> str:
     """``automatic.conf`` of dnf-automatic with the driver excluded from its updates, or no longer; other exclusions stay."""
     lines, section, base, at = text.splitlines(), None, None, None
     for number, line in enumerate(lines):

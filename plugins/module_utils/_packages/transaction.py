@@ -37,11 +37,11 @@ WORDS = {
 }
 
 
-def nothing():
+def nothing() -> dict:
     return dict((kind, []) for kind in KINDS)
 
 
-def is_empty(transaction):
+def is_empty(transaction: dict) -> bool:
     return not any(transaction[kind] for kind in KINDS) and not transaction.get("streams")
 
 
@@ -90,7 +90,7 @@ def removal(items, wanted, removable, words):
 
 
 def held(items, wanted, installed, removable, table):
-    """Somebody else's holds: those of the driver's own packages are this change's to lift and put back."""
+    """Refuse to change what is held for another reason; holds of the driver's own packages are this change's to lift and put back."""
     names = set(item["name"] for item in items if item["name"] not in wanted and item["name"] not in removable)
     found = sorted(name for name in names if installed.get(name, {}).get("hold") and not re.match(KERNEL_NAME_PATTERN, name)
                    and not is_driver_package(name, installed[name]["version"], installed[name]["source"], table))
@@ -127,7 +127,7 @@ def not_exact(after, wanted, words):
         "look at %s of these packages; a pin or a hold of another tool may be in the way" % words["policy"])]
 
 
-def differences(installed, wanted):
+def differences(installed: dict[str, dict], wanted: dict[str, str]) -> dict[str, str]:
     """Packages that are not installed, configured and at their version: ``{name: what is there}``."""
     found = {}
     for name, version in wanted.items():
@@ -147,7 +147,8 @@ def differences(installed, wanted):
 FILES, BOOT_FILES = 5000, 16
 
 
-def disk_needs(download_bytes, installed_delta_bytes, kernels, initrd_bytes, with_build=True, manager="apt"):
+def disk_needs(download_bytes: int, installed_delta_bytes: int | None, kernels: int, initrd_bytes: int,
+               with_build: bool = True, manager: str = "apt") -> dict[str, int | None]:
     """Bytes a change needs below each path, generously: ``{path: bytes}``. A path that is written and need not grow is 0, one left alone is None.
 
     ``installed_delta_bytes`` is by how much the installed packages grow, None where none changes.
@@ -162,7 +163,8 @@ def disk_needs(download_bytes, installed_delta_bytes, kernels, initrd_bytes, wit
     }
 
 
-def decide_disk(needs, filesystems, min_free_bytes, manager="apt", min_free_boot_bytes=None):
+def decide_disk(needs: dict[str, int | None], filesystems: dict, min_free_bytes: int, manager: str = "apt",
+                min_free_boot_bytes: int | None = None) -> list[dict]:
     """``needs`` is as ``disk_needs`` answers, ``filesystems`` as ``Manager.filesystems``; paths on one file system add up.
 
     A file system that holds nothing but /boot keeps ``min_free_boot_bytes``; one that holds more obeys the larger limit.
@@ -214,7 +216,7 @@ def _too_full(group, manager):
 
 # --- in words -------------------------------------------------------------------------------------------------------
 
-def action_sentences(transaction):
+def action_sentences(transaction: dict) -> list[str]:
     """The transaction in words, one sentence per kind."""
     sentences = ["switch module %s from stream %s to %s" % (name, old or "none", new) for name, (old, new) in sorted(transaction.get("streams", {}).items())]
     for kind, verb in (("install", "install"), ("upgrade", "upgrade"), ("downgrade", "downgrade"), ("reinstall", "install again"), ("remove", "remove")):
@@ -224,7 +226,7 @@ def action_sentences(transaction):
     return sentences
 
 
-def in_words(item):
+def in_words(item: dict) -> str:
     if item.get("from") and item["from"] != item["version"]:
         return "%s %s -> %s" % (item["name"], item["from"], item["version"])
     return ("%s %s" % (item["name"], item["version"])).strip()

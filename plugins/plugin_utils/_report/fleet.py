@@ -28,7 +28,7 @@ NEXT_STEP = {
 }
 
 
-def worst(verdicts):
+def worst(verdicts: list) -> str:
     """fail before unknown before pass; nothing at all is unknown."""
     known = [verdict if verdict in VERDICTS else "unknown" for verdict in verdicts]
     return max(known, key=VERDICTS.index) if known else "unknown"
@@ -88,7 +88,7 @@ def lacking(entry, lacks, fail_on):
 
 
 def identity(result):
-    """Which machine a result of gpu_health is about: as the audit of the driver says, and the GPUs as NVML does."""
+    """Return the identity of the machine that a result of gpu_health is about: as the audit of the driver says, and the GPUs as NVML does."""
     baseline = model.item(result, "baseline")
     told = model.item(baseline, "audit", "identity")
     uuids = [model.uuid(gpu) for gpu in model.gpus(model.item(baseline, "snapshot"))]
@@ -109,7 +109,7 @@ def _well_formed(check):
 
 
 def state_of(result):
-    """Whether there is a verdict in RESULT, and why not."""
+    """Return whether there is a verdict in RESULT, and why not."""
     if not isinstance(result, dict) or not result:
         return MISSING, ""
     if result.get("unreachable"):
@@ -125,7 +125,7 @@ def state_of(result):
 
 
 def node(result, fail_on=BARS):
-    """What the report says about one node."""
+    """Return the entry of one node in the report."""
     state, message = state_of(result)
     health = result["health"] if state == JUDGED else {}
     checks = checks_of(result) if state == JUDGED else []
@@ -158,7 +158,7 @@ def node(result, fail_on=BARS):
 
 
 def _verdict(health, checks):
-    """What gpu_health said, and never better than its checks say."""
+    """Return the verdict of gpu_health, and never a better one than its checks give."""
     if not health:
         return "unknown"
     statuses = [check["status"] for check in checks]
@@ -167,11 +167,11 @@ def _verdict(health, checks):
     return worst([health.get("verdict")] + own + (["unknown"] if damaged or model.PASS not in statuses else []))
 
 
-def noticed(check):
+def noticed(check: dict) -> bool:
     return check.get("notice") is True
 
 
-def finding(check):
+def finding(check: dict) -> dict:
     """A check for the report."""
     entry = {key: text.plain(check.get(key)) for key in ("id", "entity", "status", "observed", "expected", "source", "action", "message")}
     entry["action"] = entry["action"] if entry["action"] in model.ACTIONS else "hold"
@@ -184,7 +184,7 @@ def finding(check):
     return entry
 
 
-def worst_finding(findings):
+def worst_finding(findings: list[dict]) -> dict | None:
     """The finding a person should read first."""
     bad = [entry for entry in findings if entry["status"] in BARS]
     if not bad:

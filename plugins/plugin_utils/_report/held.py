@@ -12,7 +12,7 @@ GROUPS = ("kernel", "driver", "other")
 HEAD = ("node", "held", "days", "packages", "security updates kept out")
 
 
-def lines(nodes):
+def lines(nodes: dict[str, dict]) -> list[str]:
     """``nodes`` is what hold_info returned, failures included, by the name of the node. A node that did not answer is in a line of its own."""
     rows, silent = [], []
     for name, result in sorted(nodes.items()):

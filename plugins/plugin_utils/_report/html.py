@@ -22,7 +22,7 @@ TEMPLATES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "templates"
 
 
 def _finalize(value):
-    """What a template prints: escaped by Jinja2 afterwards, with control characters made visible here."""
+    """Return the text that a template prints: Jinja2 escapes it afterwards, and control characters are made visible here."""
     if value is None:
         raise ValueError("a page of a report prints nothing that is not there")
     return value if hasattr(value, "__html__") else text.clean(value)

@@ -18,7 +18,7 @@ OUTCOMES = ("passed", "failure", "error", "skipped")
 EPOCH = "1970-01-01T00:00:00"
 
 
-def render(suites):
+def render(suites: list) -> str:
     """The document as text."""
     root = ElementTree.Element("testsuites")
     for number, suite in enumerate(suites):

@@ -12,20 +12,20 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import 
 SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&])")
 
 
-def escape(value, limit=None):
+def escape(value: object, limit: int | None = None) -> str:
     """VALUE on one line, with nothing in it that Markdown or HTML would read as its own."""
     escaped = SPECIAL.sub(r"\\\1", text.line(value, limit))
     # No page makes a link of an address that a node answered.
     return re.sub(r"(?i)(?:(?<=http)|(?<=https)|(?<=ftp))://", r"\\://", escaped).replace("www.", "www\\.")
 
 
-def table(head, rows):
+def table(head: list, rows: list) -> list[str]:
     """Lines of a table; cells are escaped."""
     lines = ["| %s |" % " | ".join(escape(cell) for cell in head), "|%s" % ("---|" * len(head))]
     lines += ["| %s |" % " | ".join(escape(cell) or " " for cell in row) for row in rows]
     return lines
 
 
-def section(title, lines, level=2):
+def section(title: str, lines: list[str], level: int = 2) -> list[str]:
     """A heading and what stands under it; nothing when there is nothing."""
     return ["", "%s %s" % ("#" * level, escape(title)), "", *lines] if lines else []

@@ -24,7 +24,7 @@ TRAITS = (
 )
 
 
-def outliers(nodes):
+def outliers(nodes: dict[str, dict]) -> list[dict]:
     """One notice for each model and trait in which not all are alike. NODES: name -> node of the fleet's document.
 
     A value counts per GPU, a driver per node. What cannot be read differs from what can: its code is the value then.
@@ -81,7 +81,7 @@ def _odd(model, trait, values):
     }
 
 
-def sentence(notice):
+def sentence(notice: dict) -> str:
     """A notice in words."""
     if notice["majority"] is None:
         values = collections.Counter()
@@ -94,7 +94,7 @@ def sentence(notice):
         "; ".join("%s on %s" % (entry["value"], place(entry)) for entry in notice["odd"])))
 
 
-def place(entry):
+def place(entry: dict) -> str:
     """gpu-a-1, or gpu-a-1 GPU 3."""
     if not entry["gpus"]:
         return entry["node"]

@@ -38,7 +38,7 @@ PLACES = (("loaded", "driver loaded"), ("library", "library"), ("on_disk", "modu
 
 
 def group(node):
-    """Where the page shows a node."""
+    """Return the group of the page in which a node is shown."""
     return "unreachable" if node["state"] == fleet.UNREACHABLE else node["verdict"]
 
 
@@ -166,7 +166,7 @@ def notices(doc):
 
 
 def changed(doc):
-    """What the baselines show as changed, but for what was expected."""
+    """Return the unexpected changes since the baselines."""
     rows = []
     for name, node in doc["nodes"].items():
         for change in node["changes"]:
@@ -293,7 +293,7 @@ def junit_text(doc, results):
 # HTML
 
 def view(doc):
-    """What the page shows; words and numbers only, no decision is left to the template."""
+    """Return the content of the page: words and numbers only, no decision is left to the template."""
     groups = []
     attention = doc["counts"]["nodes"] - doc["counts"]["pass"]
     for key, title, meaning in GROUPS:
@@ -354,7 +354,7 @@ def _blocks(node):
 
 
 def _where(node, entry):
-    """Which GPU it is about; nothing for the node itself, whose name stands above."""
+    """Return the GPU that it is about; nothing for the node itself, whose name stands above."""
     label = _entity(node, entry)
     return [] if entry["entity"] == model.NODE else [{"label": label, "uuid": text.line(entry["entity"]) if entry["entity"].startswith("GPU-") else ""}]
 

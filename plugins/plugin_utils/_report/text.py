@@ -12,18 +12,18 @@ UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066
 SHOWN_LIMIT = 400
 
 
-def clean(value):
+def clean(value: object) -> str:
     """VALUE as text in which nothing steers a terminal, a browser or an XML parser. Line ends and tabs stay."""
     return UNSAFE.sub(lambda found: "\\x%02x" % ord(found.group()), str(value).replace("\r\n", "\n"))
 
 
-def line(value, limit=None):
+def line(value: object, limit: int | None = None) -> str:
     """VALUE on one line, cut at LIMIT characters."""
     text = " ".join(clean("" if value is None else value).split())
     return text if limit is None or len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 
-def shown(value):
+def shown(value: object) -> str:
     """A found or expected value for people."""
     if value is None or value == [] or value == {} or value == "":
         return "nothing"
@@ -42,7 +42,7 @@ def _flat(value):
     return str(value)
 
 
-def plain(value):
+def plain(value: object) -> object:
     """VALUE for a JSON document: the keys of mappings sorted, and nothing but JSON's own types."""
     if isinstance(value, dict):
         return {str(key): plain(value[key]) for key in sorted(value, key=str)}
@@ -53,7 +53,7 @@ def plain(value):
     return str(value)
 
 
-def columns(rows):
+def columns(rows: list) -> list[str]:
     """Lines of plain text of ROWS, the first of which is the head; the last column is never padded."""
     widths = [max(len(row[number]) for row in rows) for number in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
@@ -61,6 +61,6 @@ def columns(rows):
     return lines
 
 
-def count(number, singular, plural=None):
+def count(number: int, singular: str, plural: str | None = None) -> str:
     """1 node, 2 nodes."""
     return "%d %s" % (number, singular if number == 1 else plural or singular + "s")

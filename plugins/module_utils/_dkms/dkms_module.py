@@ -18,7 +18,7 @@ from .apart import Workshop, refuse_without_room
 
 
 def at_once(held, make):
-    """The result of a task that looks and acts in one go, where nobody else is at work on the node: its state is read once less. Else None.
+    """Return the result of a task that looks and acts in one go, where nothing else changes the node: its state is read once less. Else None.
 
     ``held`` is the node's lock, ``make`` makes the task for the lock's descriptor. Looking without the lock comes first only where it is not free.
     """
@@ -35,7 +35,7 @@ def at_once(held, make):
     return dict(result, lock_waited_s=held.waited_s if result["changed"] else None)
 
 
-class Task:
+class DkmsModule:
     """Runs once: ``due()`` and ``preview()`` only read, ``run()`` changes. They decide by the same plan."""
 
     def __init__(self, params, runner, root="/", arch=None):
@@ -111,14 +111,14 @@ class Task:
 
     def asks(self):
         """``(needs, compiles)``, before anything is started: names of archives by kernel, those that the controller has and this node needs, and those
-        that nobody has."""
+        that no one has."""
         name = self.params["name"] or self._only_name()
         wanted = self._kernels()
         missing, offered = self._missing(name, wanted, self._view(name, wanted)), self._offered(name)
         return tuple(dict((kernel, found) for kernel, found in missing.items() if (found in offered) is there) for there in (True, False))
 
     def _missing(self, name, wanted, view):
-        """What the archives would be called, by kernel, that this node could use and does not have."""
+        """Return the names, by kernel, of the archives that this node could use and does not have."""
         due = plan.unprepared(wanted, view, self.version) if self.state == "prepared" else plan.uncompiled(wanted, view, self.version)
         names = {} if self.params["force"] else self._archive_names(name, due)
         mine = trees.source_digest(self.root, name, self.version) if names else None
@@ -197,7 +197,7 @@ class Task:
         return dict(self._result(name, done, view, now, bool(done), wanted), compiled=compiled, unfit=unfit, warnings=warnings)
 
     def _publish(self, tree, built, acting):
-        """``(archives, warnings)`` of what was compiled here, for other nodes, when somebody takes them. The node itself is well without."""
+        """Return ``(archives, warnings)`` of what was compiled here, for other nodes. The node itself does not need them."""
         compilers = tree.node(built)["compilers"] if built else {}
         archives, warnings = [], []
         for kernel in built if acting and self.params.get("publish") else []:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Load the driver anew: read, decide (``_driver.reload``), stop, unload, load, read back, and start again what was stopped."""
+"""Reload the driver: read, decide (``_driver.reload``), stop, unload, load, read back, and start again what was stopped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import os
 import time
 
 from .._kernel import kernels, loaded, modules, references, secureboot
-from .._node import files, holders, hung, pcilink, units
+from .._node import files, holders, hung, pcilink, switch_managers, units
 from .._node.runner import Runner
 from . import firmware, reload
 
@@ -21,7 +21,7 @@ FIRST = (references.MAIN, "nvidia_uvm")
 
 
 class Impossible(Exception):
-    """What was found after the services were stopped is against a reload."""
+    """The facts after the services were stopped do not allow a reload."""
 
     def __init__(self, reasons):
         self.reasons = reasons
@@ -47,6 +47,7 @@ def read(root, runner, services, uname=os.uname):
         "services": units.show(runner, services),
         "hung": hung.read(root),
         "nvswitches": pcilink.read(root)[1],
+        "nvlink_managers": switch_managers.read(root),
         "gsp_firmware": firmware.read(root),
         "gsp_disabled": firmware.disabled(root),
         "secure_boot": secureboot.read_state(root, runner),
@@ -54,8 +55,8 @@ def read(root, runner, services, uname=os.uname):
     }
 
 
-class Task:
-    """One task of driver_reload. ``params`` are the module's options."""
+class DriverReload:
+    """One run of module driver_reload. ``params`` are the module's options."""
 
     def __init__(self, params, runner=None, root="/", uname=os.uname, sleep=time.sleep):
         self.params = params
@@ -72,7 +73,7 @@ class Task:
         return facts, reload.decide(facts, self.params)
 
     def preview(self):
-        """What would be done, in sentences; nothing is."""
+        """Return what would be done, in sentences; nothing is done."""
         facts, plan = self.look()
         if plan["action"] == reload.RELOAD:
             self.actions = ["stop %s" % name for name in plan["stop"]] + ["unload %s" % name for name in plan["unload"]]
@@ -132,7 +133,7 @@ class Task:
             self.act("stop %s" % name, ["systemctl", "stop", name], self.params["stop_timeout_s"])
 
     def check_free(self):
-        """Nobody holds the GPUs any more, and every reference is another module's; what is on its way out gets a moment."""
+        """Require that no process holds the GPUs any more, and that every reference is another module's; one that is ending gets a moment."""
         deadline = self.params["settle_s"]
         while True:
             found = list(reload.holder_reasons({"holders": holders.read(self.root), "hung": [], "services": {}}, []))

@@ -33,7 +33,7 @@ def manager_of(runner, root="/", **options):
     return (Dnf if set(names) & {"rhel", "fedora", "centos", "rocky", "almalinux"} else Apt)(runner, root=root, **options)
 
 
-class Task:
+class KernelPackages:
     """``params`` are the module's options."""
 
     def __init__(self, params, manager, runner, root="/", uname=os.uname, clock=time.time):

@@ -1,0 +1,48 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether the GPUs of a node are in use."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: gpus_in_use
+short_description: Tell whether processes compute on the GPUs out of what gpu_info read
+version_added: 0.2.0
+author:
+  - gpufleet contributors (@gpufleet)
+description:
+  - Answers why a node must be left alone, because processes compute on its GPUs, or because a GPU does not tell. The answer is empty where no
+    process computes.
+options:
+  _input:
+    description: The snapshot that M(gpufleet.lifecycle.gpu_info) returned.
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+---
+- name: Refuse a node whose GPUs are in use
+  ansible.builtin.fail:
+    msg: "{{ gpus.snapshot | gpufleet.lifecycle.gpus_in_use }}"
+  when: gpus.snapshot | gpufleet.lifecycle.gpus_in_use | length > 0
+"""
+
+RETURN = r"""
+---
+_value:
+  description: Why, in a sentence. Empty if no process computes.
+  type: str
+"""
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _gpu_use
+
+
+def gpus_in_use(snapshot):
+    return _gpu_use.in_use((snapshot or {}).get("gpus"))
+
+
+class FilterModule:
+    def filters(self):
+        return {"gpus_in_use": gpus_in_use}

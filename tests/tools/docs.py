@@ -1,8 +1,8 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write the generated documentation: a README for every role, a page for every module, callback and filter, the list of the health checks, and the playbooks'
-variables.
+"""Write the generated documentation: a README for every role, a page for every module, callback, filter, inventory and lookup,
+the list of the health checks, the playbooks' variables, and the runbooks of the alerts.
 
 python3 -m tests.tools.docs            write what differs
 python3 -m tests.tools.docs --check    write nothing; name what differs and exit 1; lint the modules' documentation as well
@@ -25,14 +25,18 @@ import sys
 
 import yaml
 
-from tests.tools import check_docs, module_docs, playbook_docs, role_docs
+from tests.tools import alert_docs, check_docs, module_docs, playbook_docs, role_docs
 from tests.tools.common import COLLECTION, ROOT
 
 NAME = ".".join(COLLECTION)
 BIN = pathlib.Path(sys.prefix) / "bin"
 MODULE_PAGES = ROOT / "docs" / "modules"
-PLUGIN_PAGES = {"callback": ROOT / "docs" / "callbacks", "filter": ROOT / "docs" / "filters"}
+PLUGIN_PAGES = {
+    kind: ROOT / "docs" / name
+    for kind, name in (("callback", "callbacks"), ("filter", "filters"), ("inventory", "inventories"), ("lookup", "lookups"))
+}
 CHECKS_PAGE = ROOT / "docs" / "reference" / "health-checks.md"
+ALERT_PAGES = ROOT / "docs" / "runbooks" / "alerts"
 POLICY = ROOT / "plugins" / "plugin_utils" / "_data" / "health_policy.json"
 
 
@@ -73,7 +77,7 @@ def module_pages():
 
 
 def plugin_pages():
-    """Path and wanted content of the page of every callback and filter."""
+    """Path and wanted content of the page of every callback, filter, inventory and lookup."""
     for kind, pages in PLUGIN_PAGES.items():
         names = sorted("{0}.{1}".format(NAME, path.stem) for path in ROOT.glob("plugins/{0}/*.py".format(kind)))
         documented = ansible_doc("-t", kind, *names) if names else {}
@@ -100,9 +104,24 @@ def playbooks_page():
     return playbook_docs.render(texts, {name: text if isinstance(text, str) else text[0] for name, text in said.items()})
 
 
+def alert_pages():
+    """Path and wanted content of the runbooks of the alerts."""
+    sys.path.insert(0, ansible_environment()["ANSIBLE_COLLECTIONS_PATH"])
+    package = ".".join(("ansible_collections", *COLLECTION, "plugins", "plugin_utils", "_monitoring"))
+    catalog, rules, template = (importlib.import_module(package + "." + name) for name in ("catalog", "rules", "template"))
+    # Those that are not known yet are named by what they are.
+    thresholds = {name: dict(one, value=one["value"] if one["value"] is not None else 0) for name, one in catalog.thresholds().items()}
+    rendered = {alert["id"]: rules.alert_rule(alert, thresholds) for alert in catalog.alerts()}
+    for name, page in catalog.families().items():
+        alerts = [alert for alert in catalog.alerts() if alert["family"] == name]
+        yield ALERT_PAGES / (name + ".md"), alert_docs.family(page, alerts, rendered, lambda text: template.fill(str(text), thresholds))
+    yield ALERT_PAGES / "README.md", alert_docs.index(
+        catalog.families(), catalog.thresholds(), catalog.recordings(), catalog.exporters(), catalog.node_series())
+
+
 def stale_pages(wanted):
-    """Pages of modules, callbacks and filters there are no more."""
-    found = {path for pages in (MODULE_PAGES, *PLUGIN_PAGES.values()) for path in pages.glob("*.md")}
+    """Pages of modules, other plugins and families of alerts there are no more."""
+    found = {path for pages in (MODULE_PAGES, ALERT_PAGES, *PLUGIN_PAGES.values()) for path in pages.glob("*.md")}
     return sorted(found - set(wanted))
 
 
@@ -152,6 +171,7 @@ def main(arguments):
     wanted = dict(role_pages())
     wanted.update(module_pages())
     wanted.update(plugin_pages())
+    wanted.update(alert_pages())
     wanted[CHECKS_PAGE] = checks_page()
     wanted[ROOT / playbook_docs.PAGE] = playbooks_page()
     if arguments == ["--check"]:

@@ -10,6 +10,8 @@ pythons   also with Python 3.8 and with the newest Python, where there is no Ans
 cores     also with the oldest and the newest ansible-core and what their environments bring: tests of what calls Ansible, SQLAlchemy or the
           Kubernetes client or talks to the system, and of playbooks and roles.
 
+Of a role on simulated nodes one run from nothing to a proven end is tried on each core; its other tests differ in what the node tells.
+
 A file that says nothing runs once: what is computed from its input alone comes out the same everywhere, and ansible-test compiles and
 imports every file with every Python that is supported. So that no file is left out by oversight, ``differs`` looks at what a file imports,
 and tests/unit/meta/test_selection.py fails for one that may come out differently and neither has the mark nor gives its reason in a line

@@ -10,6 +10,7 @@ import itertools
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 
 OLD, NEW = "1.0.1", "2.0.1"
 TIME = "2026-01-01T00:00:00.000Z"
@@ -49,10 +50,12 @@ class Indexed(state.Nodes):
     def count(self):
         return {what: len(names) for what, names in self._in.items() if names}
 
-    def waiting_before(self, position):
+    def waiting_before(self, position, present=None, barred=None):
         while self._first < len(self._order) and self._was[self._order[self._first]] != "pending":
             self._first += 1
-        return (name for name in self._order[self._first:position] if self._was[name] == "pending")
+        return (name for name in self._order[self._first:position]
+                if self._was[name] == "pending" and (present is None or name in present)
+                and not (barred and barred(self._nodes[name].domains)))
 
 
 class Model:
@@ -62,7 +65,7 @@ class Model:
         names = ["n%05d" % number for number in range(len(times))]
         self.bad = {names[number] for number in bad}
         complete = limits.complete(policy, len(names))
-        made = plan.build(NEW, [plan.Probe(name, version=OLD) for name in names], complete)
+        made = plan.build(NEW, [Probe(name, version=OLD) for name in names], complete)
         self.times = dict(zip(made.order, times))
         self.view = state.Rollout(nodes=Indexed())
         self.write("plan", rollout_id="model", target=NEW, order=made.order, nodes=made.nodes, policy=made.policy, sha256=made.sha256)

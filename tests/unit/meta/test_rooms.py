@@ -22,14 +22,21 @@ ARROWS = {
     "_packages": ("_node", "_kernel", "_dkms"),
     "_driver": ("_node", "_kernel", "_dkms", "_packages"),
     "_nvml": (),
+    "_mig": ("_nvml",),
+    "_reset": ("_node", "_kernel", "_driver", "_nvml"),
     "_smoke": ("_nvml",),
     "_slurm": ("_node",),
+    "_containers": ("_node",),
     "_health": ("_node", "_kernel"),
+    "_program": ("_node", "_driver", "_nvml", "_mig", "_health"),
     "_kube": (),
+    "_inventory": ("_node", "_slurm"),
     "_report": ("_health",),
     "_ledger": (),
-    "_rollout": ("_node", "_report", "_ledger"),
+    "_rollout": ("_node", "_mig", "_report", "_ledger"),
     "_rollout_report": ("_report", "_ledger", "_rollout"),
+    "_monitoring": (),
+    "_runbooks": ("_node", "_health", "_report", "_ledger", "_rollout"),
 }
 
 
@@ -88,7 +95,7 @@ def test_an_import_that_is_not_in_the_table_is_found(tmp_path, monkeypatch):
         (tmp_path / PLACES[0] / name).mkdir(parents=True, exist_ok=True)
     (tmp_path / PLACES[0] / "_health" / "checks").mkdir()
     (tmp_path / PLACES[0] / "_health" / "checks" / "a.py").write_text("from ..._driver import audit\n")
-    (tmp_path / PLACES[0] / "_health" / "b.py").write_text("from %splugins.module_utils._slurm.task import Task\n" % OURS)
+    (tmp_path / PLACES[0] / "_health" / "b.py").write_text("from %splugins.module_utils._slurm.slurm_node import SlurmNode\n" % OURS)
     monkeypatch.setitem(globals(), "ROOT", tmp_path)
     monkeypatch.setitem(globals(), "packages", lambda: dict.fromkeys(ARROWS))
     assert set(arrows("_health", tmp_path / PLACES[0] / "_health")) == {"_driver", "_slurm"}

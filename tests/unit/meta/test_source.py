@@ -14,7 +14,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 UTILS = ROOT / "plugins" / "module_utils"
-NODE_PACKAGES = ("_nvml", "_node", "_kernel", "_dkms", "_packages", "_driver", "_health")
+NODE_PACKAGES = ("_nvml", "_node", "_kernel", "_dkms", "_packages", "_driver", "_reset", "_health")
 NODE_FILES = sorted(str(path.relative_to(ROOT)) for package in NODE_PACKAGES for path in (UTILS / package).rglob("*.py"))
 LICENCE = "# SPDX-License-Identifier: GPL-3.0-or-later"
 OURS = "# Copyright: (c) 2026, gpufleet contributors"

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.filter import schedulable_gpus
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _gpu_use
 
 
 def value(what):
@@ -53,4 +54,4 @@ def test_what_a_scheduler_gives_away(gpus, expected):
 
 @pytest.mark.parametrize("snapshot", [None, {}, {"gpus": None}])
 def test_nothing_to_count(snapshot):
-    assert schedulable_gpus.schedulable_gpus(snapshot) == -1
+    assert _gpu_use.schedulable(snapshot) == -1

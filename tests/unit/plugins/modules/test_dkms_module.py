@@ -13,7 +13,7 @@ import sys
 import pytest
 from ansible.module_utils import basic
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms.task import Task
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms.dkms_module import DkmsModule
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.lock import NodeLock, is_held, read_json
 from ansible_collections.gpufleet.lifecycle.plugins.modules import dkms_module
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._dkms.fake_dkms import ARCH, FakeNode
@@ -49,7 +49,7 @@ class Bench:
         self.patch.setattr(dkms_module.lock, "ignore_hangup", lambda: None)
         self.patch.setattr(dkms_module.lock, "NodeLock", lambda **kwargs: NodeLock(path=self.lock_path, **kwargs))
         self.patch.setattr(dkms_module.dkms_act, "wait_for_others", lambda deadline: self.others)
-        self.patch.setattr(dkms_module, "Task", lambda params, runner: Task(params, runner, self.node.root, ARCH))
+        self.patch.setattr(dkms_module, "DkmsModule", lambda params, runner: DkmsModule(params, runner, self.node.root, ARCH))
         with pytest.raises(SystemExit):
             dkms_module.main()
         return json.loads(self.capsys.readouterr().out.strip().splitlines()[-1])

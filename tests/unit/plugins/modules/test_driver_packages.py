@@ -13,6 +13,7 @@ import sys
 import pytest
 from ansible.module_utils import basic
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import boot_expectation
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.lock import NodeLock
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import package_locks
 from ansible_collections.gpufleet.lifecycle.plugins.modules import driver_packages
@@ -70,6 +71,24 @@ def versions(machine):
 
 def held(machine):
     return sorted(name for name, have in machine.packages.items() if have["hold"])
+
+
+def test_a_node_that_checks_itself_at_boot_expects_what_is_installed(bench):
+    """Also on the way back, and where the packages are there already; a node without the file gets none."""
+    machine = bench.make()
+    path = machine.root / boot_expectation.PATH.lstrip("/")
+    assert bench.run(version="535.216.03")["changed"] and not path.exists()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    document = {"schema": boot_expectation.SCHEMA, "driver_version": "535.216.03", "hardware": {"gpus": 8}, "mig_file": None, "policy": {}}
+    path.write_text(boot_expectation.rendered(document))
+    assert not bench.run(version="535.216.03")["changed"] and boot_expectation.read(str(path)) == document
+    assert bench.run(check=True, version="535.261.03")["changed"] and boot_expectation.read(str(path)) == document
+    for version in ("535.261.03", "535.216.03"):
+        assert bench.run(version=version)["changed"]
+        assert boot_expectation.read(str(path)) == dict(document, driver_version=version)
+    path.write_text(boot_expectation.rendered(dict(document, driver_version="1.2.3")))
+    assert bench.run(check=True, version="535.216.03")["changed"] and bench.run(version="535.216.03")["changed"]
+    assert boot_expectation.read(str(path)) == document and not bench.run(version="535.216.03")["changed"]
 
 
 def test_from_nothing_to_present_and_again(bench):

@@ -16,7 +16,7 @@ from ansible.module_utils import basic
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import reload
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import boot_default
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import lock
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import kernel_task
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import kernel_packages as kernels_of_node
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.manager import ManagerError
 from ansible_collections.gpufleet.lifecycle.plugins.modules import boot_kernel, driver_reload, kernel_packages
 
@@ -52,7 +52,7 @@ def a_task(monkeypatch):
     """What the task would do, and which of its two ways was taken."""
     taken = {"answer": outcome(), "way": []}
 
-    class Task:
+    class Reload:
         def __init__(self, params, runner=None):
             taken["runner"] = runner
 
@@ -64,7 +64,7 @@ def a_task(monkeypatch):
             taken["way"].append("run")
             return taken["answer"]
 
-    monkeypatch.setattr(driver_reload, "Task", Task)
+    monkeypatch.setattr(driver_reload, "DriverReload", Reload)
     return taken
 
 
@@ -190,7 +190,7 @@ def test_a_locked_node_keeps_its_default(run, boot):
 
 
 @pytest.mark.parametrize(("error", "words"), [
-    (kernel_task.Refused("no kernel package is installed"), "no kernel package is installed."),
+    (kernels_of_node.Refused("no kernel package is installed"), "no kernel package is installed."),
     (boot_default.BootError("the menu is gone"), "the menu is gone. Next step"),
     (ManagerError("apt-get install", 100, "", "E: no such package"), "E: no such package"),
 ])

@@ -16,11 +16,12 @@ import pytest
 
 pytest.importorskip("ansible", reason="action plugins need Ansible")
 
-from ansible.errors import AnsibleActionFail, AnsibleError
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import dkms_module
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import trees
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _background
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import ArchiveError, Claims, offered, receive
 
 pytestmark = pytest.mark.cores
@@ -38,21 +39,37 @@ def _store(tmp_path):
     return tmp_path
 
 
-def act(args, *answers, copied=None, fetched=None, check=False):
-    """(result, calls) of the action; ANSWERS are those of dkms_module, COPIED what comes of each copy, FETCHED the content of what is fetched."""
-    task = mock.Mock(args=args, async_val=0, check_mode=check, diff=False, action="x", environment=None)
-    task.copy.side_effect = lambda: mock.Mock(args=None)
+def act(args, *answers, copied=None, fetched=None, check=False, limit=0, jobs=()):
+    """(result, calls) of the action; ANSWERS are those of dkms_module, COPIED what comes of each copy, FETCHED the content of what is fetched.
+
+    With a LIMIT the task has async; JOBS is what async_status answers, one after another.
+    """
+    task = mock.Mock(args=args, async_val=limit, poll=3, check_mode=check, diff=False, action="x", environment=None)
+    task.copy.side_effect = lambda: mock.Mock(args=None, async_val=limit)
     loader, connection = mock.Mock(), mock.Mock()
     action = dkms_module.ActionModule(task, connection, mock.Mock(check_mode=check), DataLoader(), mock.Mock(), loader)
     action._load_name = "x"
     calls, left = [], list(copy.deepcopy(answers))
 
-    def execute(module_name, module_args, task_vars):
-        calls.append((module_name.split(".")[-1], dict(module_args)))
+    waits = mock.Mock(side_effect=lambda seconds: calls.append(("wait", seconds)))
+    told = list(jobs)
+
+    def status(task):
+        answer = told.pop(0) if task.args["mode"] == "status" else {}
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def execute(module_name, module_args, task_vars, wrap_async=False):
+        assert not (wrap_async and not limit)
+        calls.append((module_name.split(".")[-1] + (" by itself" if wrap_async else ""), dict(module_args)))
         return left.pop(0) if module_name == dkms_module.MODULE else {"changed": True}
 
     def get(name, task, **dummy):
         calls.append((name.split(".")[-1], dict(task.args)))
+        assert task.async_val == 0, "neither the action that copies nor the one that asks knows async"
+        if name == "ansible.legacy.async_status":
+            return mock.Mock(run=lambda task_vars: status(task))
         return mock.Mock(run=lambda task_vars: copied or {"changed": True})
 
     def fetch(source, target):
@@ -66,7 +83,9 @@ def act(args, *answers, copied=None, fetched=None, check=False):
     action._shared_loader_obj = loader
     loader.action_loader.get.side_effect = get
     connection.fetch_file.side_effect = fetch
-    result = action.run(task_vars={"inventory_hostname": "a1"})
+    with mock.patch.object(_background.Background.__init__, "__defaults__", (waits, lambda: sum(call[1] for call in calls if call[0] == "wait"))):
+        result = action.run(task_vars={"inventory_hostname": "a1"})
+    assert not told and (not limit or task.poll == 0), "Ansible would wait, too"
     assert not left, "the module was asked less often than expected"
     return result, calls
 
@@ -133,6 +152,57 @@ def test_what_the_node_compiles_is_kept_for_the_others(store):
     assert result["changed"] and "warnings" not in result and calls[-1] == ("fetch", "/var/lib/gpufleet/dkms/" + THREE)
     assert (store / THREE).read_bytes() == b"built" and (store / (THREE + ".sha256")).read_text() == "%s  %s\n" % (COMPILED["compiled"][0]["sha256"], THREE)
     assert THREE in offered(str(store), VERSION) and not [path for path in store.iterdir() if path.name.startswith(".") and path.is_file()]
+
+
+RUNS = {"started": True, "finished": False, "ansible_job_id": "j1"}
+ENDED = {"started": True, "finished": True, "ansible_job_id": "j1", "results_file": "/root/.ansible_async/j1", "stdout": "", "stderr": "gcc"}
+BEGUN = {"ansible_job_id": "j1", "started": True, "finished": False, "changed": True}
+
+
+def test_what_compiles_is_run_by_the_node_and_goes_on_while_its_connection_is_away(store):
+    result, calls = act({"version": VERSION, "archive_dir": str(store)}, {"needs_archives": [], "compiles": [THREE]}, BEGUN, fetched=b"built", limit=60,
+                        jobs=(RUNS, AnsibleConnectionFailure("reset by peer"), {"failed": True, "msg": "half a line"}, dict(ENDED, **COMPILED)))
+    names = [name for name, dummy in calls]
+    assert names[:2] == ["dkms_module", "dkms_module by itself"] and names[2:10] == ["wait", "async_status"] * 4
+    assert calls[10] == ("async_status", {"jid": "j1", "mode": "cleanup"}) and names[11] == "fetch"
+    assert {call[1] for call in calls if call[0] == "wait"} == {3}, "poll of the task"
+    assert result["changed"] and result["compiled"] == COMPILED["compiled"] and (store / THREE).exists()
+    assert result["stderr"] == "gcc" and not set(result) & {"ansible_job_id", "started", "finished", "results_file", "stdout", "failed"}
+
+
+def test_so_is_it_without_a_directory_and_a_failure_is_the_modules(store):
+    failure = {"failed": True, "_ansible_parsed": True, "msg": "a1: no compiler"}
+    result, calls = act({"version": VERSION}, BEGUN, limit=60, jobs=(RUNS, dict(ENDED, **failure)))
+    assert calls[0][0] == "dkms_module by itself" and (result["failed"], result["msg"]) == (True, "a1: no compiler")
+
+
+def test_what_only_asks_is_no_job(store):
+    result, calls = act({"version": VERSION, "archive_dir": str(store)}, {"changed": False, "stale": []}, limit=60)
+    assert [name for name, dummy in calls] == ["dkms_module"] and result["stale"] == []
+
+
+@pytest.mark.parametrize("answer", [{"failed": True, "msg": "no room"}, {"failed": True, "msg": "no room", "ansible_job_id": "j1"}])
+def test_a_job_that_does_not_begin_is_not_waited_for(store, answer):
+    result, calls = act({"version": VERSION}, answer, limit=60)
+    assert result["msg"] == "no room" and len(calls) == 1
+
+
+def test_a_job_past_its_time_fails_with_node_module_and_job(store):
+    result, calls = act({"version": VERSION}, BEGUN, limit=7, jobs=(RUNS, AnsibleConnectionFailure("away"), RUNS))
+    assert result["failed"] and all(words in result["msg"] for words in ("a1: ", "dkms_module did not end within 7 s", "job j1"))
+    assert [call[1] for call in calls if call[0] == "wait"] == [3, 3, 3]
+
+
+def test_nobody_waits_on_for_a_playbook_that_ended(store, monkeypatch):
+    def gone(seconds):
+        raise _background._controller.ControllerError("process 5 has ended")
+
+    action = mock.Mock()
+    action._task = mock.Mock(async_val=60, poll=3)
+    action._execute_module.return_value = dict(BEGUN)
+    with pytest.raises(_background._controller.ControllerError):
+        _background.Background(action, gone).run("m", {}, {})
+    assert not action._shared_loader_obj.action_loader.get.called
 
 
 @pytest.mark.parametrize("fetched, words", [
@@ -220,3 +290,10 @@ def test_a_directory_that_cannot_be_written_to_is_named_before_anything_is_compi
     (store / ".claims").write_text("")
     with pytest.raises(AnsibleActionFail, match="archive_dir.* on the controller cannot be written to"):
         act({"version": VERSION, "archive_dir": str(store)}, {"needs_archives": [], "compiles": [THREE]})
+
+
+def test_archives_are_brought_in_a_task_with_async_too(store):
+    """The action that copies refuses a task that has it."""
+    result, calls = act({"version": VERSION, "archive_dir": str(store)}, {"needs_archives": [ONE]}, {"ansible_job_id": "7", "started": 1},
+                        limit=60, jobs=[{"finished": 1, "changed": True}])
+    assert result["changed"] and [name for name, dummy in calls if name == "copy"] == ["copy", "copy"]

@@ -17,7 +17,8 @@ from ansible.errors import AnsibleActionFail
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import slurm_node
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._slurm import commands, task
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._slurm import commands
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._slurm.slurm_node import NodeError, SlurmNode, contradiction
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._slurm import answers, fake_slurm
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._slurm.fake_slurm import Cluster
 
@@ -32,7 +33,7 @@ PARAMS = tuple(slurm_node.ARGUMENT_SPEC)
 
 
 class Run:
-    """The action with the real Task of the module on a cluster of which only the time is not real. COST_S: what a call of the module takes besides."""
+    """The action with the real work of the module on a cluster of which only the time is not real. COST_S: what a call of the module takes besides."""
 
     def __init__(self, cluster, cost_s=0.0, check=False, diff=True, async_val=0):
         self.cluster, self.cost_s, self.check, self.diff, self.async_val = cluster, cost_s, check, diff, async_val
@@ -45,14 +46,14 @@ class Run:
         cluster = self.cluster
         params = dict(fake_slurm.OPTIONS, **module_args)
         params.update(timeout_s=int(params["timeout_s"]), poll_s=float(params["poll_s"]))
-        assert not task.contradiction(params)
-        work = task.Task(cluster.slurm(), params, self.check, sleep=cluster.sleep, clock=lambda: cluster.now)
+        assert not contradiction(params)
+        work = SlurmNode(cluster.slurm(), params, self.check, sleep=cluster.sleep, clock=lambda: cluster.now)
         try:
             work.run()
             told = dict(work.result)
         except commands.SlurmError as exc:
             told = dict(work.result, failed=True, msg=str(exc), trouble=exc.kind)
-        except task.TaskError as exc:
+        except NodeError as exc:
             told = dict(work.result, failed=True, msg=str(exc))
         if not self.diff:
             told.pop("diff", None)

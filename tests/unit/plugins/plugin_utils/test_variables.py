@@ -29,7 +29,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[4]
 
 def act(hostvars, nodes=None, **task_vars):
     arguments = {"nodes": list(hostvars) if nodes is None else nodes, "rollout": task_vars.pop("rollout", True), "patterns": task_vars.pop("patterns", {}),
-                 "binding": task_vars.pop("binding", False)}
+                 "binding": task_vars.pop("binding", False), "values": task_vars.pop("values", True), "control": task_vars.pop("control", False)}
     task = mock.Mock(args=arguments, async_val=0, check_mode=False, diff=False, action="x", environment=None)
     action = playbook_variables.ActionModule(task, mock.Mock(), mock.Mock(check_mode=False), DataLoader(), mock.Mock(), None)
     action._load_name = "x"
@@ -175,14 +175,50 @@ def tasks(entries):
             yield from tasks(entry.get(part) or [])
 
 
-@pytest.mark.parametrize("name", ["upgrade", "bringup", "precheck", "prestage"])
+def plays_of(name):
+    """The plays of a playbook in order, those that it imports among them."""
+    for play in yaml.safe_load((ROOT / "playbooks" / name).read_text(encoding="utf-8")):
+        yield from plays_of(play["ansible.builtin.import_playbook"]) if "ansible.builtin.import_playbook" in play else [play]
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "playbooks").glob("*.yml")))
 def test_the_playbook_begins_with_it_also_when_tags_are_chosen(name):
-    plays = yaml.safe_load((ROOT / "playbooks" / (name + ".yml")).read_text(encoding="utf-8"))
+    plays = list(plays_of(name))
     own = [task for task in tasks(plays) if "gpufleet.lifecycle.playbook_variables" in task]
-    assert [(task["tags"], task["register"], task["run_once"]) for task in own] == [(["always"], playbook_variables.REGISTERED, True)]
+    assert own and {(tuple(task["tags"]), task["register"], task["run_once"]) for task in own} == {(("always",), playbook_variables.REGISTERED, True)}
     first = next(play for play in plays if own[0] in (play.get("tasks") or []))
-    assert not [task for play in plays[:plays.index(first)] for task in tasks(play.get("tasks") or []) if "ansible.builtin.assert" not in task]
-    assert first["gather_facts"] is False
+    before = [task for play in plays[:plays.index(first)] for task in tasks(play.get("tasks") or [])] + first["tasks"][:first["tasks"].index(own[0])]
+    assert not [task for task in before if "ansible.builtin.assert" not in task]
+    assert all(play.get("gather_facts") is False and "roles" not in play for play in plays[:plays.index(first) + 1])
+
+
+def test_who_speaks_to_the_ledger_alone_does_so_whatever_the_inventory_says_of_nodes():
+    class Broken(dict):
+        def __getitem__(self, name):
+            if name == "gpu_scheduler_backends":
+                raise AnsibleError("undefined")
+            return super().__getitem__(name)
+
+    found = Broken(gpufleet_inventory_failed="slurmctld does not answer.", gpu_scheduler_backends="{{ oops }}", gpufleet_answer_timeout=0)
+    given = {name: 1 for name in _variables.CONTROL}
+    assert not act({"localhost": Broken(found, **given)}, rollout=False, values=False, control=True).get("failed")
+    assert act({"localhost": found}, rollout=False).get("failed"), "any other playbook is refused that"
+    for name in _variables.CONTROL:
+        assert act({"localhost": {name: 1}}, rollout=False, values=False)["failed"], "no other playbook reads it"
+    for extra in ({"rollout_idd": "x"}, {"_raw_params": "switch"}):
+        assert act({"localhost": Broken(found, **given, **extra)}, rollout=False, values=False, control=True)["failed"], extra
+    assert act({"localhost": {}}, rollout=False, values=False, control=True, ansible_run_tags=["x"])["failed"]
+
+
+@pytest.mark.parametrize("mine, given, refused", [
+    ("monitoring_hosts", {"monitoring_host": "p"}, "monitoring_host"), ("monitoring_hosts", {"monitoring_hosts": "p"}, ""),
+    ("monitoring_hosts", {"monitor": 1}, ""), ("holds_hosts", {"monitoring_url": 1}, ""),
+])
+def test_a_common_word_is_refused_on_the_command_line_alone(mine, given, refused):
+    with mock.patch.object(playbook_variables, "load_extra_vars", return_value=given):
+        result = act({"a": {}}, rollout=False, patterns={mine: "all"}, groups={"all": ["a"]})
+    assert bool(result.get("failed")) == bool(refused) and result.get("msg", refused).startswith(refused), result.get("msg")
+    assert not act({"a": {"monitoring_host": 1}}, rollout=False, patterns={mine: "all"}, groups={"all": ["a"]}).get("failed"), "an inventory's own"
 
 
 def test_every_result_of_the_roles_is_kept_for_them():
@@ -197,12 +233,12 @@ def test_every_result_of_the_roles_is_kept_for_them():
 
 
 def test_every_variable_that_playbooks_read_is_known():
-    known = set(_variables.ROLLOUT + _variables.PLAYBOOKS + _variables.FLEET + _variables.RESULTS).union(*_variables.of_roles().values())
-    control = {"rollout_verb", "rollout_reason", "rollout_nodes", "rollout_limits", "rollout_user"}
+    known = set(_variables.ROLLOUT + _variables.PLAYBOOKS + _variables.FLEET + _variables.RESULTS).union(
+        {_variables.INVENTORY_FAILED}, *_variables.of_roles().values())
     prefixes = "|".join(sorted(_variables.prefixes(_variables.of_roles())))
     for path in sorted(ROOT.glob("playbooks/*.yml")):
         names = set(re.findall(r"(?<![\w.'/-])(?:%s)\w+(?= \||\b(?=\)))" % prefixes, path.read_text(encoding="utf-8")))
-        assert names <= known | (control if path.stem == "rollout_control" else set()), path.name
+        assert names <= known | (set(_variables.CONTROL) if path.stem == "rollout_control" else set()), path.name
 
 
 @pytest.mark.parametrize("value, pattern", [
@@ -253,7 +289,10 @@ def test_a_host_that_is_not_in_the_inventory_is_refused_by_the_variable_that_nam
     ("upgrade_hosts", {"rollback_hosts": "a"}, "rollback_hosts is on the command line"), ("upgrade_hosts", {"rollback_of": "r1"}, "rollback_of is on"),
     ("upgrade_hosts", {"upgrade_hosts": "a", "rollback_hosts": ["a"]}, "run gpufleet.lifecycle.rollback"),
     ("upgrade_hosts", {"prestage_hosts": "a"}, "prestage_hosts is on the command line (-e), and this playbook goes by upgrade_hosts"),
-    ("upgrade_hosts", {"prestage_hosts": "a", "upgrade_hosts": "b"}, ""), ("upgrade_hosts", {"rollback_hosts": "", "rollback_of": None}, ""),
+    ("upgrade_hosts", {"prestage_hosts": "a", "upgrade_hosts": "b"}, ""), ("upgrade_hosts", {"rollback_hosts": None, "rollback_of": None}, ""),
+    # The list of nodes was meant to come from somewhere and is empty: an upgrade would take every node.
+    ("upgrade_hosts", {"rollback_hosts": ""}, "run gpufleet.lifecycle.rollback"), ("upgrade_hosts", {"rollback_hosts": []}, "rollback_hosts is on the"),
+    ("upgrade_hosts", {"rollback_of": ""}, ""), ("rollback_hosts", {"rollback_hosts": "a", "upgrade_hosts": ""}, ""),
     ("rollback_hosts", {"upgrade_hosts": "all", "rollback_hosts": "a"}, "Leave upgrade_hosts out"),
     ("rollback_hosts", {"rollback_of": "r1", "rollback_hosts": "a"}, ""), ("rollback_hosts", {"precheck_hosts": "a"}, "Give it rollback_hosts"),
     ("bringup_hosts", {"upgrade_hosts": "a"}, "this playbook goes by bringup_hosts"), ("bringup_hosts", {"upgrade_hosts": "a", "bringup_hosts": "b"}, ""),

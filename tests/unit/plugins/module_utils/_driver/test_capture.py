@@ -76,3 +76,13 @@ def test_a_child_that_keeps_the_pipe_is_not_waited_for():
 def test_one_that_fails_says_why(argv, state, words):
     answer = capture.run(argv, 30, 1000)
     assert answer.state == state and words in answer.message
+
+
+def test_what_is_passed_on_stays_open_in_the_command_and_nothing_else_does():
+    passed, kept = os.pipe(), os.pipe()
+    try:
+        found = capture.run(["ls", "/proc/self/fd"], 60, 1000, pass_fds=[passed[0]])
+        assert str(passed[0]) in found.data.decode().split() and str(kept[0]) not in found.data.decode().split()
+    finally:
+        for number in passed + kept:
+            os.close(number)

@@ -42,7 +42,8 @@ def good():
                        "nvidia_drm": module(0)},
         "holders": [holder()],
         "services": {DCGM: service("inactive", DCGM), PERSISTENCED: service("active", PERSISTENCED)},
-        "hung": [], "nvswitches": [], "gsp_firmware": [NEW, OLD], "gsp_disabled": False, "secure_boot": "disabled", "framebuffers": "0 EFI VGA\n",
+        "hung": [], "nvswitches": [], "nvlink_managers": {"found": [], "unread": []},
+        "gsp_firmware": [NEW, OLD], "gsp_disabled": False, "secure_boot": "disabled", "framebuffers": "0 EFI VGA\n",
     }
 
 
@@ -74,6 +75,9 @@ def test_a_reload_and_its_order():
     (("hung",), None, "hung_unknown", "/proc", True),
     (("nvswitches",), [{"address": "0000:07:00.0"}] * 4, "fabric", "4 NVSwitches", True),
     (("nvswitches",), None, "fabric_unknown", "PCI bus", True),
+    (("nvlink_managers",), {"found": [{"address": "0000:05:00.0"}] * 2, "unread": []}, "fabric", "2 adapters", True),
+    (("nvlink_managers",), {"found": [], "unread": ["0000:05:00.0"]}, "fabric_unknown", "0000:05:00.0", True),
+    (("nvlink_managers",), None, "fabric_unknown", "PCI bus", True),
     (("framebuffers",), "0 nvidia-drmdrmfb\n", "console", "0 nvidia-drmdrmfb", True),
     (("services",), None, "services_unknown", PERSISTENCED, True),
     (("holders",), None, "holders_unknown", "/proc", False),
@@ -162,7 +166,7 @@ def test_what_is_no_reason(path, value):
 def test_a_signed_module_under_secure_boot_firmware_switched_off_and_switches_that_are_allowed():
     facts = changed(("secure_boot",), "enabled")
     facts["module"]["signer"] = "DKMS module signing key"
-    facts.update(gsp_firmware=[OLD], gsp_disabled=True, nvswitches=[{}])
+    facts.update(gsp_firmware=[OLD], gsp_disabled=True, nvswitches=[{}], nvlink_managers={"found": [{}], "unread": ["0000:05:00.0"]})
     assert reload.decide(facts, options(nvswitch=True))["action"] == "reload"
 
 

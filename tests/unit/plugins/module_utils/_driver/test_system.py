@@ -13,7 +13,17 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import companions, cuda, system
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import kernel_state
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import cdi, device_nodes, files, holders, hung, infiniband, pcilink, units
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import (
+    cdi,
+    device_nodes,
+    files,
+    holders,
+    hung,
+    infiniband,
+    pcilink,
+    switch_managers,
+    units,
+)
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import systemtree as tree
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import Recorded, link, recorded, write
 
@@ -56,8 +66,8 @@ def test_a_whole_node(root):
 def test_a_machine_that_says_nothing(tmp_path):
     found = system.read(str(tmp_path), Recorded({}))
     unread = sorted(key for key, value in found.items() if value is None)
-    assert unread == ["boot_id", "device_nodes", "device_numbers", "device_params", "hung_tasks", "infiniband", "modules", "nvswitches", "pci", "taint",
-                      "units", "uptime_s"]
+    assert unread == ["boot_id", "device_nodes", "device_numbers", "device_params", "hung_tasks", "infiniband", "modules", "nvlink_managers", "nvswitches",
+                      "pci", "taint", "units", "uptime_s"]
 
 
 def test_nothing_is_written(root):
@@ -343,6 +353,47 @@ def test_the_version_of_a_daemon(root, answer, version):
     runner = Recorded({path + " --version": answer})
     assert companions.read(root, runner, "nv-fabricmanager") == {"present": True, "version": version}
     assert runner.calls == [[path, "--version"]]
+
+
+# ---- the switches of NVLink 5 ----
+
+def adapter(root, address, vpd, vendor="0x15b3", kind="0x020700"):
+    tree.pci_device(root, address, vendor, kind)
+    if vpd:
+        write(root, "/sys/bus/pci/devices/%s/vpd" % address, vpd)
+
+
+def test_adapters_that_manage_nvlink_switches(root):
+    """By their VPD: an adapter of the network has one that says another thing, a virtual function has none, and other vendors do not matter."""
+    adapter(root, "0000:05:00.0", "\x82\x06\x00bridge\x90\x09\x00V0\x06SW_MNG\x78")
+    adapter(root, "0000:06:00.0", "\x82\x03\x00nic\x78")
+    adapter(root, "0000:06:00.1", None)
+    adapter(root, "0000:07:00.1", "SW_MNG", vendor="0x8086")
+    adapter(root, "0000:08:00.0", "SW_MNG", kind="0x020000")
+    found = switch_managers.read(root)
+    assert [item["address"] for item in found["found"]] == ["0000:05:00.0", "0000:08:00.0"] and found["unread"] == []
+
+
+def test_an_adapter_that_does_not_tell(root):
+    adapter(root, "0000:05:00.0", None)
+    link(root, "/sys/bus/pci/devices/0000:05:00.0/vpd", "vpd")
+    assert switch_managers.read(root) == {"found": [], "unread": ["0000:05:00.0"]}
+
+
+def test_the_bus_cannot_be_listed(root, forbid):
+    forbid(root + "/sys/bus/pci/devices")
+    assert switch_managers.read(root) is None
+
+
+def test_the_nvlink_subnet_manager(root, forbid):
+    assert switch_managers.subnet_manager(root) == {"present": False, "running": False}
+    write(root, "/opt/nvidia/nvlsm/sbin/nvlsm")
+    write(root, "/proc/77/comm", "nvlsm-helper\n")
+    assert switch_managers.subnet_manager(root) == {"present": True, "running": False}
+    write(root, "/proc/78/comm", "nvlsm\n")
+    assert switch_managers.subnet_manager(root) == {"present": True, "running": True}
+    forbid(root + "/proc")
+    assert switch_managers.subnet_manager(root) == {"present": True, "running": None}
 
 
 # ---- CDI ----

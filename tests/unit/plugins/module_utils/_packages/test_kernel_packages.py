@@ -10,7 +10,7 @@ import os
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import kernel_set, kernel_task
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import kernel_packages, kernel_set
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.apt import Apt
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.dnf import Dnf
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.transaction import nothing
@@ -107,15 +107,16 @@ class Manager:
 def a_node(tmp_path, monkeypatch):
     kernel(tmp_path, OLD)
     default = [OLD]
-    monkeypatch.setattr(kernel_task.boot_default, "act", lambda root, runner, release, uname: default[0] != release and default.__setitem__(0, release) is None)
-    monkeypatch.setattr(kernel_task.kernels, "find_next_boot", lambda root, runner, installed: (default[0], "test"))
+    monkeypatch.setattr(
+        kernel_packages.boot_default, "act", lambda root, runner, release, uname: default[0] != release and default.__setitem__(0, release) is None)
+    monkeypatch.setattr(kernel_packages.kernels, "find_next_boot", lambda root, runner, installed: (default[0], "test"))
     manager = Manager(tmp_path)
     manager.default = default
 
     def run(state, acting=True, **options):
         params = dict({"state": state, "kernel": NEW, "patterns": None, "pin": True, "exclude_unattended": True}, **options)
         uname = os.uname().__class__(("Linux", "n", manager.uname, "v", "x86_64"))
-        task = kernel_task.Task(params, manager, None, str(tmp_path), lambda: uname, lambda: manager.now)
+        task = kernel_packages.KernelPackages(params, manager, None, str(tmp_path), lambda: uname, lambda: manager.now)
         return task.run(acting)
 
     manager.now, manager.uname = 1000.0, OLD
@@ -131,25 +132,25 @@ def test_a_kernel_is_held_pinned_and_told_of(node, tmp_path):
     assert seen["changed"] and node.log == [] and not (tmp_path / "etc").exists()
     first = node.run("held")
     assert first["actions"] == seen["actions"] and node.log == ["hold " + " ".join(KERNEL_NAMES)]
-    pin = (tmp_path / kernel_task.PIN.lstrip("/")).read_text()
+    pin = (tmp_path / kernel_packages.PIN.lstrip("/")).read_text()
     assert "Package: %s\nPin: version %s\nPin-Priority: 1001\n" % (" ".join(KERNEL_NAMES), RELEASED) in pin
     assert pin.rstrip().endswith("Package: linux-image-* linux-headers-* linux-modules-[0-9]* linux-image-amd64\nPin: version *\nPin-Priority: -1")
     own = "linux-headers-%s* linux-modules-%s* linux-headers-6.1.0-50 linux-headers-6.1.0-50-common" % (OLD, OLD)
     assert "Package: %s\nPin: version *\nPin-Priority: 500" % own in pin
-    assert '"^linux-image-";' in (tmp_path / kernel_task.UNATTENDED.lstrip("/")).read_text()
+    assert '"^linux-image-";' in (tmp_path / kernel_packages.UNATTENDED.lstrip("/")).read_text()
     node.now += 40 * 24 * 3600
     second = node.run("held")
     assert second["changed"] is False and second["held_days"] == 40
     assert second["security_kept_out"] == {"linux-image-amd64": SECURITY}
     assert [row["newer"] for row in second["holds"] if row["package"] == "linux-image-amd64"] == [[SECURITY]]
-    assert set(json.loads((tmp_path / kernel_task.RECORD.lstrip("/")).read_text())) == set(KERNEL_NAMES)
+    assert set(json.loads((tmp_path / kernel_packages.RECORD.lstrip("/")).read_text())) == set(KERNEL_NAMES)
 
 
 def test_a_hold_is_lifted_whole(node, tmp_path):
     node.run("held")
     freed = node.run("free")
     assert len(freed["actions"]) == 3 and freed["holds"] == [] and freed["held_days"] is None
-    assert not (tmp_path / kernel_task.PIN.lstrip("/")).exists() and not (tmp_path / kernel_task.UNATTENDED.lstrip("/")).exists()
+    assert not (tmp_path / kernel_packages.PIN.lstrip("/")).exists() and not (tmp_path / kernel_packages.UNATTENDED.lstrip("/")).exists()
     assert node.run("free")["changed"] is False
 
 
@@ -159,13 +160,13 @@ def test_a_kernel_without_its_pin_or_exclusion(node, tmp_path):
 
 
 def test_nothing_to_hold_or_no_way_to(node):
-    with pytest.raises(kernel_task.Refused, match="no kernel package is installed"):
+    with pytest.raises(kernel_packages.Refused, match="no kernel package is installed"):
         node.run("held", patterns=["vmlinux-"])
     node.hold_problem = lambda: ("the plugin is off", "switch it on")
-    with pytest.raises(kernel_task.Refused, match="the plugin is off. Next step: switch it on"):
+    with pytest.raises(kernel_packages.Refused, match="the plugin is off. Next step: switch it on"):
         node.run("held")
     node.broken = ["bash"]
-    with pytest.raises(kernel_task.Refused, match="half done: bash"):
+    with pytest.raises(kernel_packages.Refused, match="half done: bash"):
         node.run("updated")
     assert node.log == []
 
@@ -193,7 +194,7 @@ def test_a_new_kernel_that_took_the_default_loses_it_again_and_all_is_held_even_
 
 def test_a_kernel_that_cannot_boot_after_all(node):
     node.change = lambda arguments, options: None
-    with pytest.raises(kernel_task.Refused, match="cannot boot"):
+    with pytest.raises(kernel_packages.Refused, match="cannot boot"):
         node.run("staged")
 
 
@@ -205,7 +206,7 @@ def test_a_kernel_that_cannot_boot_after_all(node):
 ])
 def test_a_staging_that_would_do_something_else(node, also, words):
     node.also = also
-    with pytest.raises(kernel_task.Refused, match=words):
+    with pytest.raises(kernel_packages.Refused, match=words):
         node.run("staged")
     assert node.log == []
 
@@ -217,7 +218,7 @@ def test_what_the_headers_depend_on_comes_with_them_and_is_told(node):
     assert [line for line in node.run("staged", acting=False)["actions"] if line.endswith(told)] and node.log == []
     assert [line for line in node.run("staged")["actions"] if line.startswith("installed linux-headers-%s" % NEW) and line.endswith(told)]
     node.log.clear()
-    with pytest.raises(kernel_task.Refused, match="kernel %s is not removed: the transaction would install pahole" % NEW):
+    with pytest.raises(kernel_packages.Refused, match="kernel %s is not removed: the transaction would install pahole" % NEW):
         node.run("removed")
     assert node.log == []
 
@@ -227,7 +228,7 @@ def test_a_staging_that_would_not_bring_it():
 
 
 def test_a_kernel_that_nobody_offers(node):
-    with pytest.raises(kernel_task.Refused, match="there is no linux-headers-9.9.9, linux-image-9.9.9"):
+    with pytest.raises(kernel_packages.Refused, match="there is no linux-headers-9.9.9, linux-image-9.9.9"):
         node.run("staged", kernel="9.9.9")
 
 
@@ -243,7 +244,7 @@ def test_a_staged_kernel_is_removed(node):
 def test_a_kernel_that_runs_or_boots_next_is_not_removed(node, release, default):
     node.run("staged")
     node.default[0] = default
-    with pytest.raises(kernel_task.Refused, match="is not removed: %s runs and" % OLD):
+    with pytest.raises(kernel_packages.Refused, match="is not removed: %s runs and" % OLD):
         node.run("removed", kernel=release)
     assert "linux-image-" + release in node.packages
 
@@ -251,7 +252,7 @@ def test_a_kernel_that_runs_or_boots_next_is_not_removed(node, release, default)
 def test_the_metapackages_follow_a_kernel_that_boots_next(node):
     node.run("held")
     node.run("staged")
-    with pytest.raises(kernel_task.Refused, match="do not follow kernel %s: %s boots next" % (NEW, OLD)):
+    with pytest.raises(kernel_packages.Refused, match="do not follow kernel %s: %s boots next" % (NEW, OLD)):
         node.run("followed")
     node.default[0] = NEW
     node.log.clear()
@@ -269,7 +270,7 @@ def test_the_metapackages_follow_a_kernel_that_boots_next(node):
 def test_metapackages_that_would_bring_something_else_do_not_follow(node, also, words):
     node.run("staged")
     node.default[0], node.also = NEW, also
-    with pytest.raises(kernel_task.Refused, match=words):
+    with pytest.raises(kernel_packages.Refused, match=words):
         node.run("followed")
     assert node.packages["linux-image-amd64"]["version"] == RELEASED
 
@@ -306,7 +307,7 @@ def test_a_kernel_that_metapackages_stand_for_is_not_removed(node):
     node.run("staged")
     node.default[0] = NEW
     node.uname = NEW
-    with pytest.raises(kernel_task.Refused, match="linux-image-amd64 stand for it. Next step: .*state=followed and kernel=" + NEW):
+    with pytest.raises(kernel_packages.Refused, match="linux-image-amd64 stand for it. Next step: .*state=followed and kernel=" + NEW):
         node.run("removed", kernel=OLD)
     node.run("followed")
     node.run("removed", kernel=OLD)
@@ -316,7 +317,7 @@ def test_a_kernel_that_metapackages_stand_for_is_not_removed(node):
 def test_a_kernel_that_something_needs_is_not_removed(node):
     node.run("staged")
     node.also = {"remove": "bash"}
-    with pytest.raises(kernel_task.Refused, match="these would go with it: bash"):
+    with pytest.raises(kernel_packages.Refused, match="these would go with it: bash"):
         node.run("removed")
 
 
@@ -338,20 +339,20 @@ def test_security_updates_leave_out_what_is_held_the_kernel_and_the_driver(node)
 ])
 def test_security_updates_that_would_touch_something_else(node, kind, name, words):
     node.also = {kind: name}
-    with pytest.raises(kernel_task.Refused, match=words):
+    with pytest.raises(kernel_packages.Refused, match=words):
         node.run("updated")
     assert node.log == []
 
 
 def test_security_updates_that_did_not_come(node):
     node.change = lambda arguments: None
-    with pytest.raises(kernel_task.Refused, match="do not have the version that was asked for: linux-libc-dev, openssl"):
+    with pytest.raises(kernel_packages.Refused, match="do not have the version that was asked for: linux-libc-dev, openssl"):
         node.run("updated")
 
 
 def test_security_updates_need_apt(node):
     node.name = "dnf"
-    with pytest.raises(kernel_task.Refused, match="with apt alone"):
+    with pytest.raises(kernel_packages.Refused, match="with apt alone"):
         node.run("updated", patterns=APT)
 
 
@@ -380,7 +381,7 @@ def test_which_packages_are_the_kernels(name, manager, expected):
     ("ID=debian\n", Apt), ('ID="rocky"\nID_LIKE="rhel centos fedora"\n', Dnf), ("ID=ubuntu\nID_LIKE=debian\n", Apt), ("", Apt)])
 def test_the_package_manager_of_a_system(tmp_path, text, kind):
     write(tmp_path, "/etc/os-release", text)
-    assert isinstance(kernel_task.manager_of(None, str(tmp_path)), kind)
+    assert isinstance(kernel_packages.manager_of(None, str(tmp_path)), kind)
 
 
 def test_packages_of_a_kernel_with_dnf():

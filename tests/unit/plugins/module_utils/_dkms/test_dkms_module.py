@@ -17,7 +17,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import ac
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import apart as dkms_apart
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import plan as dkms_plan
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import trees
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms.task import Task
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms.dkms_module import DkmsModule
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._dkms.fake_dkms import ARCH, FakeNode, make_archive
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import KERNEL, recorded, write
 
@@ -43,7 +43,7 @@ def task(node, state="built", version=NEW, **params):
         "build_timeout_s": 3600,
     }
     values.update(params)
-    return Task(values, node, node.root, ARCH)
+    return DkmsModule(values, node, node.root, ARCH)
 
 
 def run(node, state="built", version=NEW, **params):

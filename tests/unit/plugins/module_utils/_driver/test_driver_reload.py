@@ -10,7 +10,7 @@ import pathlib
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.reload_task import Task
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.driver_reload import DriverReload
 from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
 pytestmark = pytest.mark.pythons
@@ -100,7 +100,7 @@ def running_the_old_driver_with_the_new_one_on_disk(tmp_path, build, templates):
 
 def task(system, **options):
     uname = os.uname().__class__(("Linux", "n", RELEASE, "v", "x86_64"))
-    return Task(dict(OPTIONS, **options), system, str(system.node.root), lambda: uname, lambda seconds: None)
+    return DriverReload(dict(OPTIONS, **options), system, str(system.node.root), lambda: uname, lambda seconds: None)
 
 
 STOPPED = ["stop " + FIRST, "stop " + SECOND]

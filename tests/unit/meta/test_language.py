@@ -1,0 +1,88 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Places whose words have been put right keep to the glossary of CONTRIBUTING."""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+PLACES = (
+    "roles/gpu_node_upgrade/*/*.yml",
+    "roles/gpu_quarantine/**/*.yml",
+    "roles/gpu_scheduler/**/*.yml",
+    "plugins/lookup/*.py",
+    "plugins/plugin_utils/_upgrade_state.py",
+    "plugins/plugin_utils/_scheduler_state.py",
+    "plugins/plugin_utils/_gpu_use.py",
+    "plugins/plugin_utils/_runbooks/*.py",
+    "plugins/module_utils/_kernel/*.py",
+    "plugins/module_utils/_dkms/*.py",
+    "plugins/module_utils/_driver/*.py",
+    # All but kernel_set.py and pins.py, whose words stand in files on nodes: others would be a change there.
+    "plugins/module_utils/_packages/[!kp]*.py",
+    "plugins/module_utils/_packages/kernel_packages.py",
+    "plugins/module_utils/_packages/keyring.py",
+    "plugins/module_utils/_packages/package*.py",
+    "plugins/plugin_utils/_report/*.py",
+)
+# Places whose docstrings say "Return ...", not what, whether or who.
+DECLARATIVE = (
+    "plugins/module_utils/_kernel/*.py",
+    "plugins/module_utils/_dkms/*.py",
+    "plugins/module_utils/_driver/*.py",
+    "plugins/module_utils/_packages/*.py",
+    "plugins/plugin_utils/_report/*.py",
+)
+
+
+def glossary():
+    """{phrase that is not used: term that is}, of the table."""
+    section = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Glossary")[1].split("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("| ")][1:]
+    return {phrase.strip(): row[0] for row in rows for phrase in row[2].split(";") if phrase.strip()}
+
+
+def found(text, phrases):
+    return [phrase for phrase in phrases if re.search(r"(?<![\w-])%s(?![\w-])" % re.escape(phrase).replace(r"\ ", r"\s+"), text, re.IGNORECASE)]
+
+
+def test_the_table_is_read():
+    assert glossary()["anew"] == "again" and glossary()["in vain"] == "failed" and len(glossary()) > 15
+
+
+def test_a_phrase_is_found_across_lines_and_not_inside_a_word():
+    assert found("It asked\n  for\n  leave.", ["for leave", "anew"]) == ["for leave"]
+    assert found("sanew, a-new, Nobody", ["anew", "new", "nobody"]) == ["nobody"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_words_of_the_glossary_are_used(place):
+    paths = sorted(ROOT.glob(place))
+    assert paths, "nothing is there any more"
+    wrong = {str(path.relative_to(ROOT)): found(path.read_text(encoding="utf-8"), glossary()) for path in paths}
+    assert {name: phrases for name, phrases in wrong.items() if phrases} == {}
+
+
+def questions(text):
+    """The first lines of docstrings that begin as a question would."""
+    documented = (node for node in ast.walk(ast.parse(text)) if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)))
+    lines = ((ast.get_docstring(node) or "").partition("\n")[0] for node in documented)
+    return [line for line in lines if re.match(r"(What|Whether|Who|Which|Where|Why)\b", line)]
+
+
+def test_a_docstring_that_begins_as_a_question_is_found():
+    assert questions('"""Whatever."""\n\n\ndef one():\n    """Who goes.\n\n    What else.\n    """\n') == ["Who goes."]
+
+
+@pytest.mark.parametrize("place", DECLARATIVE)
+def test_docstrings_are_declarative(place):
+    paths = sorted(ROOT.glob(place))
+    assert paths, "nothing is there any more"
+    wrong = {str(path.relative_to(ROOT)): questions(path.read_text(encoding="utf-8")) for path in paths}
+    assert {name: lines for name, lines in wrong.items() if lines} == {}

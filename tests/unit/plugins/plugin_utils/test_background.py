@@ -1,0 +1,77 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""An action that waits by itself for a module that the node runs by itself, as ansible-playbook carries it out."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("ansible", reason="an action plugin needs Ansible")
+
+pytestmark = pytest.mark.cores
+
+ROOT = pathlib.Path(__file__).resolve().parents[4]
+ARCHIVE = "nvidia-current_1.0_6.1.0-1-amd64_x86_64_gcc-12.2.0.dkms.tar.gz"
+# Compiles once it was asked, and says whether Ansible's wrapper runs it.
+MODULE = """
+import hashlib, os
+from ansible.module_utils.basic import AnsibleModule
+module = AnsibleModule(argument_spec=dict(version={}, state={}, archives_offered={"type": "list"}, asked={"type": "bool"}))
+if module.params["asked"] is None and module.params["archives_offered"] is not None:
+    module.exit_json(changed=False, needs_archives=[], compiles=["%(name)s"])
+with open("%(path)s", "w") as stream:
+    stream.write("built")
+if module.params["state"] == "absent":
+    module.fail_json(msg="no compiler")
+module.exit_json(changed=True, by_itself="async_wrapper" in open("/proc/%%d/cmdline" %% os.getppid()).read(),
+                 compiled=[{"kernel": "k", "path": "%(path)s", "sha256": hashlib.sha256(b"built").hexdigest()}])
+"""
+PLAY = """
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - gpufleet.lifecycle.dkms_module: {arguments}
+      async: {limit}
+      poll: 1
+      register: compiled
+    - ansible.builtin.copy: {{content: "{{{{ compiled | to_json }}}}", dest: "{result}"}}
+"""
+
+
+@pytest.fixture(name="play")
+def _play(tmp_path):
+    place = tmp_path / "collections" / "ansible_collections" / "gpufleet" / "lifecycle"
+    (place / "plugins" / "modules").mkdir(parents=True)
+    for name in ("galaxy.yml", "meta", "plugins/action", "plugins/module_utils", "plugins/plugin_utils"):
+        (place / name).symlink_to(ROOT / name)
+    (place / "plugins" / "modules" / "dkms_module.py").write_text(MODULE % {"name": ARCHIVE, "path": tmp_path / ARCHIVE})
+
+    def run(arguments, limit):
+        (tmp_path / "play.yml").write_text(PLAY.format(arguments=json.dumps(arguments), limit=limit, result=tmp_path / "result.json"))
+        environment = dict(os.environ, ANSIBLE_COLLECTIONS_PATH=str(tmp_path / "collections"), ANSIBLE_ASYNC_DIR=str(tmp_path / "jobs"), HOME=str(tmp_path),
+                           ANSIBLE_PYTHON_INTERPRETER=sys.executable, ANSIBLE_LOCALHOST_WARNING="false")
+        done = subprocess.run([os.path.join(os.path.dirname(sys.executable), "ansible-playbook"), "-c", "local", "-i", "localhost,", "play.yml"],
+                              cwd=str(tmp_path), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, check=False)
+        return done, json.loads((tmp_path / "result.json").read_text()) if done.returncode == 0 else {}
+
+    return run
+
+
+def test_what_the_node_compiled_by_itself_is_kept_for_the_others(play, tmp_path):
+    done, result = play({"version": "1.0", "archive_dir": str(tmp_path / "kept")}, 60)
+    assert done.returncode == 0, done.stdout
+    assert result["changed"] and result["by_itself"] is True and "warnings" not in result
+    assert (tmp_path / "kept" / ARCHIVE).read_text() == "built"
+    assert not [path for path in (tmp_path / "jobs").rglob("*") if path.is_file()], "the job's own file is gone"
+
+
+def test_its_failure_is_the_tasks(play):
+    done, dummy = play({"version": "1.0", "state": "absent"}, 60)
+    assert done.returncode == 2 and "no compiler" in done.stdout

@@ -1,0 +1,124 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the role nvidia_mig refuses, when it resets GPUs, and when the CDI file follows."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+pytest.importorskip("ansible.template", reason="a role is run by Ansible")
+
+from ansible_collections.gpufleet.lifecycle.tests.unit.roles import recorded_node
+
+MANAGER, UNIT = "nvidia-mig-manager.service", "gpufleet-mig.service"
+CDI = {"health": {"checks": [{"id": "node.cdi", "status": "pass", "message": ""}]}}
+CONFIGS = {
+    "version": "v1",
+    "mig-configs": {"sevenths": [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g.10gb": 7}}]},
+}
+NAMED = {"nvidia_mig_config": "sevenths", "nvidia_mig_configs": CONFIGS}
+THERE = {"gpus": [{"changed": False}], "config": CONFIGS, "reset_required": False}
+WAITS = dict(THERE, reset_required=True)
+
+
+@pytest.fixture(name="node")
+def _node(tmp_path):
+    """A node that has its layout."""
+    node = recorded_node.RecordedNode(
+        tmp_path,
+        ["nvidia_mig", "nvidia_container_toolkit"],
+        gpu_mig=THERE,
+        gpu_reset={},
+        gpu_health=CDI,
+        nvidia_ctk={"changed": True},
+        node_program={"sha256": "0"},
+    )
+    node.unit(UNIT, "loaded", "inactive", "dead", "success", "disabled")
+    yield node
+    node.close()
+
+
+def play(node, *options, **variables):
+    root = pathlib.Path(str(node.root))
+    paths = dict(
+        __nvidia_mig_units=str(root / "units"),
+        __nvidia_mig_program=str(root / "lib/program"),
+        __nvidia_mig_file=str(root / "mig.json"),
+    )
+    return node.play("nvidia_mig", *options, **dict(dict(paths, nvidia_mig_boot=False), **variables))
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"nvidia_mig_config": "", "nvidia_mig_configs": CONFIGS},
+        {"nvidia_mig_config": "sevenths"},
+        dict(NAMED, nvidia_mig_config_file="/x/mig.yml"),
+    ],
+)
+def test_a_layout_that_is_named_in_no_way_or_in_two(node, variables):
+    result = play(node, **variables)
+    assert result.rc != 0 and "nvidia_mig_config_file" in result.words and "gpu-1" in result.words, result.output
+    assert node.asked("gpu_mig") == node.asked("gpu_mig", check=True) == [] and node.log == []
+
+
+def test_two_managers_at_boot(node):
+    """Refused before the layout is written or made; or the other one is disabled, where the variable says so."""
+    node.unit(MANAGER, "loaded", "active", "exited", "success", "enabled")
+    refused = play(node, nvidia_mig_boot=True, **NAMED)
+    assert refused.rc != 0 and MANAGER in refused.words and "nvidia_mig_replace_manager" in refused.words, (
+        refused.output
+    )
+    assert (
+        node.asked("gpu_mig") == []
+        and node.log == []
+        and not (node.root / "units").exists()
+        and not (node.root / "mig.json").exists()
+    )
+    replaced = play(node, nvidia_mig_boot=True, nvidia_mig_replace_manager=True, **NAMED)
+    assert replaced.rc == 0 and (node.root / "units" / UNIT).exists() and "enable " + UNIT in node.log, replaced.output
+    assert node.state["units"][MANAGER][1] == "inactive" and node.state["units"][MANAGER][4] == "masked"
+
+
+def test_a_reset_is_the_variables_choice(node):
+    """Without it no GPU is reset; with it those that wait are, and the layout is made after it."""
+    node.answer(gpu_mig=WAITS)
+    left = play(node, **NAMED)
+    assert left.rc == 0 and node.asked("gpu_reset") == [] and len(node.asked("gpu_mig")) == 1, left.output
+    # checked, made, made again after the reset
+    node.answer(gpu_mig=[WAITS, WAITS, THERE])
+    done = play(node, nvidia_mig_reset=True, **NAMED)
+    assert done.rc == 0, done.output
+    (reset,) = node.asked("gpu_reset")
+    assert (
+        (reset["gpus"], reset["when_needed"]) == (["all"], True)
+        and "destroy_mig" not in reset
+        and len(node.asked("gpu_mig")) == 3
+    )
+    node.answer(gpu_mig=WAITS, gpu_reset={"failed": True, "msg": "GPU 0 is in use"})
+    failed = play(node, nvidia_mig_reset=True, **NAMED)
+    assert failed.rc != 0 and "GPU 0 is in use" in failed.words and len(node.asked("gpu_mig")) == 4, (
+        "the layout is not tried again"
+    )
+
+
+def test_the_cdi_file_follows_a_layout_that_changed(node):
+    """Only then, only where the toolkit is, and a file that does not fit what NVML has fails the role."""
+    toolkit = {"__nvidia_container_toolkit_program": str(node.root / "nvidia-ctk")}
+    (node.root / "nvidia-ctk").write_text("")
+    assert play(node, **dict(NAMED, **toolkit)).rc == 0 and node.asked("nvidia_ctk") == []
+    node.answer(gpu_mig=dict(THERE, changed=True))
+    assert play(node, **dict(NAMED, **toolkit)).rc == 0 and [call["state"] for call in node.asked("nvidia_ctk")] == [
+        "refreshed"
+    ]
+    node.answer(
+        gpu_health={"health": {"checks": [{"id": "node.cdi", "status": "fail", "message": "MIG-gone is named"}]}}
+    )
+    stale = play(node, **dict(NAMED, **toolkit))
+    assert stale.rc != 0 and "MIG-gone is named" in stale.words, stale.output
+    (node.root / "nvidia-ctk").unlink()
+    without = play(node, **dict(NAMED, **toolkit))
+    assert without.rc == 0 and len(node.asked("nvidia_ctk")) == 2, without.output

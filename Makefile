@@ -38,7 +38,7 @@ search: setup ## property tests with thousands of random examples: looks for wha
 	@tests/tools/with.sh main python3 -m pytest -q -p no:cacheprovider --hypothesis-profile=search -m hypothesis tests/unit/plugins
 
 .PHONY: mutants
-mutants: setup ## whether the tests notice 40 mistakes, made one by one in a copy: fails and names each that they do not (minutes)
+mutants: setup ## whether the tests notice mistakes that are made one by one in a copy: fails and names each that they do not (minutes)
 	@tests/tools/with.sh main python3 -m tests.tools.mutants $(ARGS)
 
 .PHONY: kills

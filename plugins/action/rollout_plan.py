@@ -83,11 +83,13 @@ class ActionModule(RolloutAction):
             ledger.check_node(name)
         found = {name: (markers.get(name) or {}).get("claim") for name in arguments["audits"]}
         unproven = dict(self.unproven(book, list(arguments["audits"])), **self.held_elsewhere(book, found))
-        # A rollback takes nodes back however few GPUs the driver has left them.
+        # A rollback takes nodes back however few GPUs the driver has left them, and asks for no more.
         told = {name for name, expect in arguments["expected"].items() if _peers.is_told(expect)}
-        lacks = {} if undo else _peers.fewer(probes.gpus(arguments["audits"]), told)
-        looked = [probes.probe(name, audit, markers.get(name), places.get(name, {}), (arguments["health"] or {}).get(name), unproven.get(name, ""),
-                               lacks.get(name, ""), arguments["layout_looks"].get(name))
+        counts = probes.gpus(arguments["audits"])
+        lacks = {} if undo else _peers.fewer(counts, told)
+        peers = _peers.least(counts) if undo else _peers.expectation(counts)
+        looked = [probes.probe(name, audit, markers.get(name), places.get(name, {}), probes.beside((arguments["health"] or {}).get(name), peers),
+                               unproven.get(name, ""), lacks.get(name, ""), arguments["layout_looks"].get(name))
                   for name, audit in arguments["audits"].items()]
         holds.check(arguments["hold_queries"])
         holds.check_times(arguments["hold_age_s"], arguments["hold_deadline_s"])
@@ -134,6 +136,7 @@ class ActionModule(RolloutAction):
             "order": made.order,
             "canaries": made.canaries,
             "nodes": made.nodes,
+            "peers": peers,
             "sha256": made.sha256,
             "approved": made.policy["approved"] != "",
             "directory": book.directory,

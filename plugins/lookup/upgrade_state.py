@@ -48,7 +48,7 @@ options:
     elements: str
     default: []
   expected:
-    description: What the node should have, as C(gpu_health_expect). Of it only C(hardware) counts.
+    description: What the node should have, as C(gpu_health_expect). Of it only C(hardware) and C(peers) count.
     type: dict
     default: {}
   soak_interval:

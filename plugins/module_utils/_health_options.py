@@ -33,6 +33,7 @@ ARGUMENT_SPEC = {
                     "pcie_width": {"type": "int"},
                 },
             },
+            "peers": {"type": "dict", "options": {"gpus": {"type": "dict", "default": {}}}},
         },
     },
     "since": {

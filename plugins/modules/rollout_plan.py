@@ -260,6 +260,12 @@ nodes:
     with a MIG layout C(layout), and C(install), whether the driver is installed too.
   returned: success
   type: dict
+peers:
+  description:
+    - How many GPUs most nodes with GPUs of a model have, as O(gpufleet.lifecycle.gpu_health#module:expect.peers). A model is its PCI device id.
+    - Of a rollback, the fewest that a node has, since it takes back a node however many GPUs the driver has left it.
+  returned: success
+  type: dict
 canaries:
   description: Those of them that are canaries.
   returned: success

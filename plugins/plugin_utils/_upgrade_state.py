@@ -44,7 +44,7 @@ class Facts(TypedDict, total=False):
     services: Sequence[str]  # units that hold the GPUs, in the order in which they are stopped
     backends: Sequence[str]  # its schedulers
     ownership: Mapping[str, Answer]  # gpu_scheduler_mark: who drained it, by scheduler
-    hardware: Answer  # gpu_health_expect
+    hardware: Answer  # gpu_health_expect, with what the plan knows of other nodes
     gate: Answer  # rollout_gate, phase drain
     before: Answer  # gpu_health before the change, or after a controller died
     drained: Answer  # gpu_health once more, after its schedulers had drained it
@@ -149,7 +149,7 @@ def decide(facts: Facts) -> State:
     runs = [*active, *(facts.get("ran") or [])]
     running = [unit for unit in facts.get("services") or [] if unit in runs]
     booted = _booted(recover, _of(facts, "reboot"), facts.get("booted"))
-    hardware = {key: value for key, value in (facts.get("hardware") or {}).items() if key == "hardware"}
+    hardware = {key: value for key, value in (facts.get("hardware") or {}).items() if key in ("hardware", "peers")}
     failed = _of(facts, "failed_result")
     state: State = {
         "resume": resume,

@@ -50,7 +50,8 @@ OF_ALL = ("gpu_node_upgrade_artifact_dir", "gpu_node_upgrade_ledger", "gpu_node_
           "gpu_node_upgrade_version", "gpu_node_upgrade_on_failure", "gpufleet_artifact_dir")
 # What the plan says to the role; the playbook hides them from the inventory, so that what is left comes from the command line.
 OF_PLAN = {"gpu_node_upgrade_version": "rollout_version", "gpu_node_upgrade_kernel": "rollout_undo", "gpu_node_upgrade_rollout_id": "rollout_id",
-           "gpu_node_upgrade_install": "rollout_version", "gpu_node_upgrade_layout": "nvidia_mig_config"}
+           "gpu_node_upgrade_install": "rollout_version", "gpu_node_upgrade_layout": "nvidia_mig_config",
+           "gpu_node_upgrade_peers": "gpu_health_expect"}
 SECRET = ("rollout_webhook", "rollout_hold_queries", "rollout_ledger", "gpu_node_upgrade_ledger")
 END = "Nothing was changed."
 

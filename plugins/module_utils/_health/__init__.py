@@ -10,7 +10,7 @@ from .baseline import BaselineError, baseline_of, check_baseline
 from .policy import PolicyError
 from .tables import TableError
 from .tables import check as check_table
-from .verdict import check_policy, compact, evaluate, joining, summary
+from .verdict import check_policy, compact, evaluate, joining, summary, with_peers
 
 __all__ = ["BaselineError", "PolicyError", "TableError", "baseline_of", "check_baseline", "check_policy", "check_table", "compact", "evaluate", "joining",
-           "summary"]
+           "summary", "with_peers"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from . import attribution, mig_free, model, registry, signals
 from . import baseline as baseline_family
 from . import policy as policy_rules
-from .checks import versions
+from .checks import hardware, versions
 from .diff import EXPECTED
 from .model import FAIL, NOT_APPLICABLE, PASS, UNKNOWN
 
@@ -119,6 +119,19 @@ def action(checks):
     """The most severe action of a check that does not pass."""
     wanted = [check["action"] for check in checks if check["status"] in (FAIL, UNKNOWN)]
     return max(wanted, key=model.ACTIONS.index) if wanted else "none"
+
+
+def with_peers(health, reading, peers):
+    """HEALTH, which was judged before it was known what other nodes have, as it is once their PEERS are known (expect.peers).
+
+    READING is what it was judged from, or the baseline that was made of it. No other check depends on other nodes.
+    """
+    checks = model.item(health, "checks")
+    if not isinstance(checks, list) or not any(hardware.is_open(check) for check in checks):
+        return health
+    snapshot, audit = (model.item(reading, key) for key in ("snapshot", "audit"))
+    checks = [hardware.settled(check, snapshot, audit, peers) if hardware.is_open(check) else check for check in checks]
+    return dict(health, checks=checks, verdict=overall(checks), action=action(checks))
 
 
 def joining(checks):

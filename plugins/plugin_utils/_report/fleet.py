@@ -39,6 +39,8 @@ def document(names, results, fail_on=BARS, asked=None, time=""):
 
     ASKED (text -> text) says in the report how it was run; TIME is when, in UTC. The verdict is the document's first field.
     """
+    usual = _peers.expectation(_peers.of_results(results))
+    results = {name: settled(result, usual) for name, result in results.items()}
     nodes = {name: node(results.get(name), fail_on) for name in sorted(set(names))}
     for name, lacks in _peers.fewer(*counted(nodes, results)).items():
         nodes[name] = lacking(nodes[name], lacks, fail_on)
@@ -64,6 +66,11 @@ def document(names, results, fail_on=BARS, asked=None, time=""):
     }
 
 
+def settled(result, usual):
+    """RESULT with its verdict as it is once it is known how many GPUs other nodes have."""
+    return dict(result, health=_peers.health_of(result, usual)) if isinstance(model.item(result, "health"), dict) else result
+
+
 def counted(nodes, results):
     """({node: {model: number of GPUs}} of the nodes that were judged, those of them that have a baseline, or of which the number was said)."""
     counts = {name: entry for name, entry in nodes.items() if entry["state"] == JUDGED and entry["gpus"] and all(gpu["name"] for gpu in entry["gpus"])}
@@ -77,10 +84,11 @@ def lacking(entry, lacks, fail_on):
     """The node ENTRY with the finding that it has fewer GPUs than other nodes."""
     found = finding({"id": HARDWARE, "entity": "node", "status": "fail", "observed": len(entry["gpus"]), "expected": None, "source": "peers",
                      "action": "hold", "message": "The node %s." % lacks})
-    findings = sorted(entry["findings"] + [found], key=lambda one: (one["id"], one["entity"], one["status"], one["message"]))
+    others = [one for one in entry["findings"] if (one["id"], one["status"]) != (HARDWARE, "fail")]
+    findings = sorted(others + [found], key=lambda one: (one["id"], one["entity"], one["status"], one["message"]))
     not_applicable = {ident: number for ident, number in entry["not_applicable"].items() if ident != HARDWARE}
     passed = {ident: number for ident, number in entry["passed"].items() if ident != HARDWARE}
-    counts = dict(entry["counts"], fail=entry["counts"]["fail"] + 1)
+    counts = dict(entry["counts"], fail=entry["counts"]["fail"] + len(findings) - len(entry["findings"]))
     counts["not_applicable"] -= entry["not_applicable"].get(HARDWARE, 0)
     counts["pass"] -= entry["passed"].get(HARDWARE, 0)
     return dict(entry, verdict="fail", fails="fail" in fail_on, action=max(entry["action"], "hold", key=model.ACTIONS.index), worst=worst_finding(findings),

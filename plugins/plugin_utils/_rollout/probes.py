@@ -10,6 +10,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.versions import upstream
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _peers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +35,12 @@ class Probe:
     identity: t.Dict[str, t.Any] = dataclasses.field(default_factory=dict)  # which machine it is, as driver_audit tells
     lacks: str = ""  # GPUs that other nodes of its model have
     layout: t.Optional[bool] = None  # whether it has the wanted MIG layout; None where that was not asked, or is not known
+
+
+def beside(result: t.Optional[t.Mapping[str, t.Any]], peers: t.Mapping[str, t.Any]) -> t.Optional[t.Mapping[str, t.Any]]:
+    """Return a gpu_health RESULT with its verdict as it is once it is known what the node's PEERS have (expect.peers)."""
+    health = _peers.health_of(result, peers) if isinstance(result, dict) else None
+    return dict(result, health=health) if health else result
 
 
 def judged(result: t.Optional[t.Mapping[str, t.Any]]) -> t.Tuple[str, str]:

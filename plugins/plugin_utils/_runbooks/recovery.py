@@ -68,6 +68,10 @@ def next_step(health: Any, note: Any, problem: str, now: str, allowed: Iterable[
             "its settings differ and its hardware is not in question: bring them back with the module gpu_settings",
             checks,
         )
+    if wanted == NOTHING and health["verdict"] == "unknown":
+        return _step(
+            REFUSE, "nothing is known to be wrong, but not what hardware it should have: say it in gpu_health_expect", checks
+        )
     if wanted not in ACTIONS:
         return _step(
             QUARANTINE, "the verdict asks for %s, which no action of this playbook is" % (wanted or "nothing",), checks

@@ -61,10 +61,9 @@ NOT_ON = {
     "retired-pages": set(BOARDS) - BEFORE_AMPERE, "retired-pages-pending": set(BOARDS) - BEFORE_AMPERE,
     "sram-threshold": set(), "memory-hot": WITHOUT_LINKS, "sxid": WITHOUT_FABRIC | {"b200"},
 }
-# On these boards without a baseline: no table says how many of them a node has, or which reach each other.
+# On these boards without a baseline: no table says which of them reach each other, or what was remapped before.
 BY_COMPARISON_ON = {
     "p2p-broken": {"v100-sxm"},
-    "gpu-missing": set(BOARDS),  # one of two; what test_a_gpu_that_is_not_there_... has is a whole node
     "remap-many": set(BOARDS) - BEFORE_AMPERE,  # a notice: up to the row that cannot be remapped the memory is as good as new
     "sram-threshold": BEFORE_AMPERE,  # these boards count aggregate errors alone, which tell nothing of today
 }
@@ -89,8 +88,10 @@ def injection(name):
     return " ".join(("inject", name) + WORDS.get(name, ()) + (("--gpu", "1") if takes_gpu else ()))
 
 
-def judged(taken, baseline):
-    return {phase: w.judge(taken, None if phase in FIRST else baseline, phase) for phase in ALWAYS}
+def judged(taken, baseline, gpus):
+    """By phase. How many GPUs the node should have is said where nothing is compared; what is not said is in the test below."""
+    return {phase: w.judge(taken, None, phase, expect={"hardware": {"gpus": gpus}}) if phase in FIRST else w.judge(taken, baseline, phase)
+            for phase in ALWAYS}
 
 
 CASES = [(board, name) for board in BOARDS for name in faults() if name not in NO_FAULT_OF_NOW and board not in NOT_ON.get(name, ())]
@@ -101,7 +102,7 @@ def test_no_fault_passes(board, name, sick, healthy):
     well = healthy(board)
     world = sick(scenario(name, injection(name), model=board))
     world.deadline_s = 30 if name != "hang" else 2
-    health = judged(world.reading(well.reading["kernel_log"]["position"]), well.baseline)
+    health = judged(world.reading(well.reading["kernel_log"]["position"]), well.baseline, world.gpus)
     wanted = phases_that_fail(board, name)
     assert [phase for phase in ALWAYS if health[phase]["verdict"] == "pass"] == [phase for phase in ALWAYS if phase not in wanted]
     for phase in NOTICED.get(name, ()):
@@ -110,19 +111,25 @@ def test_no_fault_passes(board, name, sick, healthy):
 
 @pytest.mark.parametrize("board", BOARDS)
 def test_a_gpu_that_is_not_there_at_the_first_look(board, tmp_path, templates_of_boards):
-    """On a whole node of each board, without a baseline: by its table, else by what the user says."""
+    """On a whole node of each board, without a baseline: by its table, else by what the user says or other nodes have."""
     world = w.World(tmp_path / "whole", w.simnode.built(), templates_of_boards, board, gpus=4 if board in FOUR_OF_A_NODE else 8).build()
     try:
-        assert [w.judge(world.reading(), None, phase)["verdict"] for phase in FIRST] == ["pass", "pass"]
+        whole = world.reading()
         world.sim(*"inject gpu-missing --gpu 1".split())
-        taken = world.reading()
-        known = w.TABLES["boards"]["boards"]
-        counts = next(row["counts"] for row in known if row["name"].rstrip("*") in taken["snapshot"]["gpus"][0]["name"]["value"])
-        for phase in FIRST:
-            assert w.judge(taken, None, phase)["verdict"] == ("fail" if counts else "pass")
-            assert w.judge(taken, None, phase, expect={"hardware": {"gpus": world.gpus}})["verdict"] == "fail"
+        lacking = world.reading()
     finally:
         world.close()
+    name = whole["snapshot"]["gpus"][0]["name"]["value"]
+    counts = next(row["counts"] for row in w.TABLES["boards"]["boards"] if row["name"].rstrip("*") in name)
+    told = {
+        "nothing": ({}, ("pass", "fail") if counts else ("unknown", "unknown")),
+        "the user": ({"hardware": {"gpus": world.gpus}}, ("pass", "fail")),
+        "other nodes": ({"peers": {"gpus": {name: world.gpus}}}, ("pass", "fail")),
+        "nodes of another model": ({"peers": {"gpus": {"another": world.gpus}}}, ("pass", "fail") if counts else ("unknown", "unknown")),
+    }
+    for phase in FIRST:
+        for who, (expect, verdicts) in told.items():
+            assert tuple(w.judge(taken, None, phase, expect=expect)["verdict"] for taken in (whole, lacking)) == verdicts, (phase, who)
 
 
 @pytest.fixture(scope="module")

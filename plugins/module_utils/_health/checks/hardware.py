@@ -2,14 +2,16 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the node has the hardware that it should have, by what is said of it, else by what its board has.
+"""Whether the node has the hardware that it should have, by what is said of it, else by what its board and its peers have.
 
-A baseline that is taken of a sick node makes the sickness the norm, and without one nothing is compared at all. So what the user says of the
-hardware (expect.hardware) always counts, and without a baseline what boards of that name have counts for the rest.
+A baseline that is taken of a sick node makes the sickness the norm, and without one nothing is compared at all. So what
+the user says of the hardware (expect.hardware) always counts. Without a baseline the rest is what boards of that name
+have, and how many GPUs other nodes of the model have (expect.peers). Where none of these says it, it is unknown.
 """
 
 from __future__ import annotations
 
+import collections
 import fnmatch
 
 from .. import codes, model, nodefacts, tables
@@ -17,6 +19,10 @@ from ..nodefacts import Checks
 
 SAY = "If the node is built so, say so in expect.hardware (gpu_health_expect)."
 NODE_KEYS = ("gpus", "nvswitches")
+PEERS = "peers"
+NODE_CHECK = "node.hardware"
+# What is told of a GPU whose board is not in the table, so that it can be said.
+UNKNOWN_BOARD_KEYS = ("memory_mib", "ecc", "nvlinks", "pcie_width")
 GPU_KEYS = ("model", "memory_mib", "ecc", "nvlinks", "pcie_generation", "pcie_width")
 MIB = 1024 * 1024
 ON = 1
@@ -54,7 +60,7 @@ def damaged(checks, exc):
 
 def node(ctx):
     """As many GPUs and NVSwitches as the node should have."""
-    checks = Checks("node.hardware")
+    checks = Checks(NODE_CHECK)
     wanted = said(ctx)
     try:
         rows = boards(ctx) if ctx.baseline is None else []
@@ -62,35 +68,102 @@ def node(ctx):
         return damaged(checks, exc)
     count = model.number(ctx.snapshot, "count")
     listed = nodefacts.of_kind(model.item(ctx.system, "nvswitches"), list)
-    switches = None if listed is None else len(listed)
-    found = {"gpus": count.value, "nvswitches": switches}
-    known = bool(rows) and None not in rows
-    counts = sorted(set.intersection(*(set(row["counts"]) for row in rows))) if known and all(row["counts"] for row in rows) else []
+    found = {"gpus": count.value, "nvswitches": None if listed is None else len(listed)}
     if not count.known and ("gpus" in wanted or ctx.baseline is None):
         return checks.unknown(found, wanted.get("gpus"), "The GPUs were not counted, so whether all are there is not known. See nvml.answers.")
-    if "gpus" in wanted or counts:
-        expected = wanted.get("gpus", counts)
-        if count.value not in ([expected] if "gpus" in wanted else counts):
-            return checks.fail(found, expected, "The node has %s GPUs; expected %s. Look for GPUs that left the bus (lspci -d 10de:, NVRM lines in the kernel "
-                               "log).%s" % (count.value, _or(expected), "" if "gpus" in wanted else " " + SAY))
+    known = bool(rows) and None not in rows
+    counts = sorted(set.intersection(*(set(row["counts"]) for row in rows))) if known and all(row["counts"] for row in rows) else []
+    peers = of_peers(ctx) if ctx.baseline is None and "gpus" not in wanted else None
+    usual = dict((name, most) for name, dummy, most in peers or [])
     by_board = rows[0]["nvswitches"].get(str(count.value)) if known else None
-    if "nvswitches" in wanted or by_board:
-        expected = wanted.get("nvswitches", by_board)
-        if switches is None:
-            return checks.unknown(found, expected, "The NVSwitches on the PCI bus cannot be listed, and %s are expected. Look at lspci -d 10de:." % (expected,))
-        # A virtual machine with all GPUs of a board may have none of its switches; then the fabric state says whether they work.
-        if switches != expected and ("nvswitches" in wanted or switches):
-            return checks.fail(found, expected, "The node has %s NVSwitches on its PCI bus; expected %s. Look for SXid in the kernel log, then power-cycle the "
-                               "node.%s" % (switches, expected, "" if "nvswitches" in wanted else " " + SAY))
-    if not wanted and ctx.baseline is not None:
+    wrong = _gpus(checks, found, wanted, counts) or _beside_peers(checks, found, peers) or _switches(checks, found, wanted, by_board)
+    if wrong:
+        return wrong
+    if ctx.baseline is not None and not set(wanted) & set(NODE_KEYS):
         return checks.none("The hardware is compared with the baseline.", found)
-    if "gpus" not in wanted and ctx.baseline is None and any(_name(each) is None for each in model.gpus(ctx.snapshot)):
-        return checks.unknown(found, None, "What boards the node has cannot be read, so how many GPUs it should have is not known. Read the node again "
-                                           "as root, or say it in expect.hardware (gpu_health_expect).")
-    if not set(wanted) & set(NODE_KEYS) and not counts:
-        return checks.none("How many GPUs the node should have is not said (expect.hardware, gpu_health_expect), and cards like its come in any number.",
-                           found)
-    return checks.good(found, wanted.get("gpus", counts) or None)
+    if "gpus" not in wanted and ctx.baseline is None:
+        if any(_name(each) is None for each in model.gpus(ctx.snapshot)):
+            return checks.unknown(found, None, "What boards the node has cannot be read, so how many GPUs it should have is not known. Read the node "
+                                               "again as root, or say it in expect.hardware (gpu_health_expect).")
+        if not counts and not peers:
+            # Nothing is known to be wrong, so there is nothing to be done to the node.
+            return checks.make(
+                model.UNKNOWN, found, None, "none",
+                "How many GPUs the node should have is not known: cards like its come in any number, and no other nodes with them tell it. %s "
+                "were found. If these are all, say so in gpu_health_expect: {hardware: {gpus: %s}}." % (count.value, count.value))
+    return checks.good(found, wanted.get("gpus", counts) or usual or None, source=PEERS if usual and not counts else None)
+
+
+def _gpus(checks, found, wanted, counts):
+    """The failure of a node whose number of GPUs is not the one that is said, or none that its board comes in; None otherwise."""
+    if not ("gpus" in wanted or counts) or found["gpus"] in ([wanted["gpus"]] if "gpus" in wanted else counts):
+        return None
+    expected = wanted.get("gpus", counts)
+    return checks.fail(found, expected, "The node has %s GPUs; expected %s. Look for GPUs that left the bus (lspci -d 10de:, NVRM lines in the kernel "
+                       "log).%s" % (found["gpus"], _or(expected), "" if "gpus" in wanted else " " + SAY))
+
+
+def _beside_peers(checks, found, peers):
+    """The failure of a node that has fewer GPUs of a model than most nodes with them; None otherwise."""
+    few = [each for each in peers or [] if each[1] < each[2]]
+    if not few:
+        return None
+    return checks.fail(
+        found, dict((name, most) for name, dummy, most in few),
+        "The node has %s, and most nodes with them have %s. Look for GPUs that left the bus (lspci -d 10de:, NVRM lines in the kernel log). %s" % (
+            " and ".join("%d %s" % each[1::-1] for each in few), " and ".join(str(each[2]) for each in few), SAY), source=PEERS)
+
+
+def _switches(checks, found, wanted, by_board):
+    """What is wrong with the number of NVSwitches on the PCI bus; None if nothing is, or none are expected."""
+    switches = found["nvswitches"]
+    if not ("nvswitches" in wanted or by_board):
+        return None
+    expected = wanted.get("nvswitches", by_board)
+    if switches is None:
+        return checks.unknown(found, expected, "The NVSwitches on the PCI bus cannot be listed, and %s are expected. Look at lspci -d 10de:." % (expected,))
+    # A virtual machine with all GPUs of a board may have none of its switches; then the fabric state says whether they work.
+    if switches == expected or ("nvswitches" not in wanted and not switches):
+        return None
+    return checks.fail(found, expected, "The node has %s NVSwitches on its PCI bus; expected %s. Look for SXid in the kernel log, then power-cycle the "
+                       "node.%s" % (switches, expected, "" if "nvswitches" in wanted else " " + SAY))
+
+
+def is_open(check):
+    """Whether CHECK is the one of a node of which nothing told how many GPUs it should have, and nothing else was wrong."""
+    return model.item(check, "id") == NODE_CHECK and check.get("status") == model.UNKNOWN and check.get("action") == "none"
+
+
+def settled(check, snapshot, audit, peers):
+    """The open CHECK of the node that SNAPSHOT and AUDIT were read of, once it is known what its PEERS have (expect.peers)."""
+    told = _of_peers(snapshot, audit, peers)
+    if not told:
+        return check
+    checks, found = Checks(NODE_CHECK), check["observed"]
+    return _beside_peers(checks, found, told) or checks.good(found, dict((name, most) for name, dummy, most in told), source=PEERS)
+
+
+def of_peers(ctx):
+    return _of_peers(ctx.snapshot, ctx.audit, model.item(ctx.expect, "peers"))
+
+
+def _of_peers(snapshot, audit, peers):
+    """[(model, number of GPUs here, number that most nodes with them have)]; None where they do not tell it of every GPU of the node.
+
+    A model is NVML's name, or the PCI device id as driver_audit sees it on the bus, where that is all that was read of the others.
+    """
+    usual = model.item(peers, "gpus")
+    names = [_name(each) for each in model.gpus(snapshot)]
+    on_bus = nodefacts.of_kind(model.item(audit, "pci"), list) or []
+    for kinds in (names, [model.item(each, "device") for each in on_bus]):
+        told = isinstance(usual, dict) and all(isinstance(kind, str) and _is_count(usual.get(kind)) for kind in kinds)
+        if told and len(kinds) == len(names) > 0:
+            return [(kind, number, usual[kind]) for kind, number in sorted(collections.Counter(kinds).items())]
+    return None
+
+
+def _is_count(value):
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def _or(expected):
@@ -113,8 +186,11 @@ def gpu(ctx, one):
         return checks.none("The hardware is compared with the baseline.")
     unread = ["model"] if ctx.baseline is None and _name(one) is None else []
     if not expected and not unread:
-        return checks.notice(model.reading(one, "name").value, None, "What %s should have is not known: its model is not in this collection's table. "
-                             "Say it in expect.hardware (gpu_health_expect)." % (model.named(one),))
+        here = dict((key, READERS[key](one)) for key in UNKNOWN_BOARD_KEYS)
+        return checks.make(
+            model.UNKNOWN, here, None, "none",
+            "What %s should have is not known: its model, %s, is not in this collection's table. If what it has is right, say so in gpu_health_expect: "
+            "{hardware: {%s}}." % (model.named(one), _name(one), ", ".join("%s: %s" % (key, _written(here[key])) for key in sorted(here))))
     found, wrong = {}, []
     for key in GPU_KEYS:
         if key in expected:
@@ -135,6 +211,11 @@ def gpu(ctx, one):
 def _partition(ctx, key, found, wanted):
     """Whether a GPU without NVLinks is one that a virtual machine got alone: the links of such are off."""
     return key == "nvlinks" and key not in wanted and found == 0 and model.number(ctx.snapshot, "count").value == 1
+
+
+def _written(value):
+    """A value as YAML has it."""
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else value
 
 
 def _shown(value):
@@ -180,9 +261,11 @@ FITS = {"model": _named, "memory_mib": _at_least, "ecc": _same, "nvlinks": _at_l
 
 TABLE = "this collection's table of boards"
 ROWS = (
-    model.Row("node.hardware", "node", node, "The node has the GPUs and NVSwitches that it should: as expect.hardware says, else as its board",
-              ("snapshot.count", "system.nvswitches", "expect.hardware"), TABLE, (1,)),
-    model.Row("gpu.hardware", "gpu", gpu, "The GPU has the memory, ECC, NVLinks and PCIe lanes that it should: as expect.hardware says, else as its board",
+    model.Row(NODE_CHECK, "node", node,
+              "The node has the GPUs and NVSwitches that it should: as expect.hardware says, else as its board and its peers",
+              ("snapshot.count", "system.nvswitches", "expect.hardware", "expect.peers"), TABLE, (1,)),
+    model.Row("gpu.hardware", "gpu", gpu,
+              "The GPU has the memory, ECC, NVLinks and PCIe lanes that it should: as expect.hardware says, else as its board",
               ("gpu.name", "gpu.memory_total_bytes", "gpu.ecc_mode_current", "gpu.nvlink_active", "gpu.pcie_width_current", "expect.hardware"),
               TABLE, (1, 25, 26, 37)),
 )

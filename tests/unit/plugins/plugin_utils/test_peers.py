@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _peers
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._report import samples
 
 
 def of(*numbers, model="L4"):
@@ -35,3 +36,44 @@ def test_who_has_fewer(counts, told, found):
     ({"hardware": None}, False), ({}, False), (None, False), ("", False), ("x", False)])
 def test_what_is_said_of_a_node_goes_before_its_peers(expect, told):
     assert _peers.is_told(expect) is told
+
+
+@pytest.mark.parametrize("counts, gpus", [
+    (of(4, 4, 4), {"L4": 4}), (of(4, 4, 4, 3), {"L4": 4}), (of(4, 4), {}), (of(4, 4, 4, 3, 3), {}), ({}, {}),
+    (dict(of(4, 4, 4), x={"T4": 1}), {"L4": 4}), (dict(of(4, 4, 4), **{"t%d" % place: {"T4": 2} for place in range(3)}), {"L4": 4, "T4": 2})])
+def test_what_most_nodes_have(counts, gpus):
+    assert _peers.expectation(counts) == {"gpus": gpus}
+
+
+def test_nodes_that_were_not_read_are_not_counted():
+    nameless = samples.uncounted("d", 2)
+    nameless["baseline"]["snapshot"]["gpus"][0]["name"] = {"value": None, "rc": 999}
+    results = {"a": samples.uncounted("a", 2), "b": samples.unreachable(), "c": {}, "d": nameless, "e": samples.uncounted("e", 0), "f": None}
+    assert _peers.of_results(results) == {"a": {samples.L4: 2}}
+
+
+PCI = [{"address": "0000:0%d:00.0" % number, "device": "0x27b8"} for number in range(4)]
+
+
+@pytest.mark.parametrize("gpus, pci, verdict", [
+    ({samples.L4: 4}, [], "pass"), ({samples.L4: 5}, [], "fail"), ({samples.L4: 3}, [], "pass"), ({}, [], "unknown"), (None, [], "unknown"),
+    ({samples.L40S: 4}, [], "unknown"), ({"0x27b8": 4}, PCI, "pass"), ({"0x27b8": 5}, PCI, "fail"),
+    ({"0x27b8": 4}, PCI[:3], "unknown"), ({"0x27b8": 4}, PCI + [dict(PCI[0], device="0x26b9")], "unknown"), ({"0x27b8": 4}, [], "unknown")])
+def test_what_a_verdict_is_once_the_peers_are_known(gpus, pci, verdict):
+    result = samples.uncounted("a", 4)
+    result["baseline"]["audit"]["pci"] = pci
+    health = _peers.health_of(result, {"gpus": gpus})
+    check, = [one for one in health["checks"] if one["id"] == "node.hardware"]
+    assert (health["verdict"], check["status"]) == (verdict, verdict)
+    assert health["action"] == ("hold" if verdict == "fail" else "none") and (check["source"] == "peers") == (verdict != "unknown")
+
+
+def test_peers_mend_nothing_else():
+    peers = {"gpus": {samples.L4: 4}}
+    sick = samples.broken(samples.uncounted("a", 4), "gpu.pcie_width")
+    assert _peers.health_of(sick, peers)["verdict"] == "fail"
+    # A number that is known to be wrong, or a reading that failed, is not open.
+    for status, action in (("fail", "hold"), ("unknown", "hold"), ("pass", "none"), ("waived", "none")):
+        result = samples.broken(samples.healthy("a", 4, samples.L4), "node.hardware", status, "node", action=action)
+        assert _peers.health_of(result, peers) == result["health"]
+    assert _peers.health_of(samples.failed(), peers) is None

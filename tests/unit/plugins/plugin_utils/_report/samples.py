@@ -9,6 +9,7 @@ import copy
 
 DRIVER, OTHER = "535.216.03", "535.261.03"
 H100, A100 = "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB"
+L4, L40S = "NVIDIA L4", "NVIDIA L40S"
 TIME = "2026-03-01T12:00:00Z"
 IDENTS = ("gpu.ecc_volatile", "gpu.pcie_width", "gpu.present", "gpu.row_remap")
 
@@ -64,6 +65,11 @@ def broken(result, ident, status="fail", entity=None, **more):
     health["verdict"] = next((word for word in ("fail", "unknown") if word in statuses), "pass")
     health["action"] = "hold" if health["verdict"] != "pass" else "none"
     return result
+
+
+def uncounted(node, count, name=L4):
+    """The result of a node of which nothing but its peers could tell how many GPUs it should have."""
+    return broken(healthy(node, count, name), "node.hardware", "unknown", "node", action="none", observed={"gpus": count, "nvswitches": 0})
 
 
 def unreachable(message="Failed to connect to the host via ssh: ssh: connect to host 10.0.0.9 port 22: No route to host"):

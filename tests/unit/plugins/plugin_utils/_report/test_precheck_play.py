@@ -131,8 +131,8 @@ def test_at_most_three_tasks_a_node(precheck):
     run = precheck(fleet(), others=["cpu-1"])
     assert {name for name in run.started if name.startswith("gpu")} == set(VERDICTS)
     counts = {name: len(tasks) for name, tasks in run.started.items()}
-    # The first one has what is done once for all: the look at the variables, and the report.
-    assert counts.pop("gpu-a-1") == TASKS + 1 and max(counts.values()) <= TASKS
+    # The first one has what is done once for all: the look at the variables, the comparison of the nodes, and the report.
+    assert counts.pop("gpu-a-1") == TASKS + 2 and max(counts.values()) <= TASKS
     assert [name for name, tasks in run.started.items() if "Write the report about all nodes" in tasks] == ["gpu-a-1"]
 
 
@@ -140,6 +140,17 @@ def test_a_healthy_fleet_passes(precheck):
     run = precheck({name: samples.healthy(name) for name in ("gpu-a-1", "gpu-a-2")})
     assert (run.rc, run.report["verdict"], run.report["failed_nodes"]) == (0, "pass", [])
     assert "changed=0" in run.output and "changed=1" not in run.output
+
+
+def test_cards_that_come_in_any_number_are_counted_against_other_nodes(precheck):
+    """Three nodes tell each other how many there should be, and the one with fewer fails; one of another model stays unknown."""
+    nodes = {"gpu-b-%d" % number: samples.uncounted("gpu-b-%d" % number, count) for number, count in ((1, 4), (2, 4), (3, 4), (4, 3))}
+    nodes["gpu-c-1"] = samples.uncounted("gpu-c-1", 4, samples.L40S)
+    run = precheck(nodes)
+    assert run.verdicts == {"gpu-b-1": "pass", "gpu-b-2": "pass", "gpu-b-3": "pass", "gpu-b-4": "fail", "gpu-c-1": "unknown"}
+    assert {name for name in nodes if "[%s]: FAILED!" % name in run.output} == {"gpu-b-4", "gpu-c-1"}
+    assert [(one["id"], one["status"], one["source"]) for one in run.report["nodes"]["gpu-b-4"]["findings"]] == [("node.hardware", "fail", "peers")]
+    assert run.report["nodes"]["gpu-b-4"]["counts"]["fail"] == 1
 
 
 @pytest.mark.parametrize("result", [samples.unreachable(), samples.failed()], ids=["unreachable", "failed"])

@@ -379,6 +379,7 @@ def with_gpus(number, version="1.0"):
 def test_a_node_with_fewer_gpus_than_its_peers_is_left_out_unless_it_is_built_so(act, expected, state):
     audits = {name: with_gpus(7 if name == "d" else 8) for name in "abcd"}
     made = act("abcd", audits=audits, expected=expected)
+    assert made["peers"] == {"gpus": {"10de:27b8": 8}}
     assert made["nodes"]["d"]["state"] == state and [made["nodes"][name]["state"] for name in "abc"] == ["pending"] * 3, made
     assert ("has 7 of the GPUs 10de:27b8, and 3 of 4 nodes with them have 8" in made["nodes"]["d"]["reason"]) is (state == "failed")
 
@@ -388,7 +389,8 @@ def test_a_rollback_takes_back_a_node_with_fewer_gpus(act):
     act(plugin=rollout_report, end=True, rollout_id="r1")
     audits = dict({name: with_gpus(8, "2.0") for name in "bcd"}, a=with_gpus(7, "2.0"))
     assert act("abcd", audits=audits, target="3.0", rollout_id="onwards", check=True)["nodes"]["a"]["state"] == "failed"
-    assert act("abcd", audits=audits, undo="r1", target="", rollout_id="")["nodes"]["a"]["state"] == "pending"
+    back = act("abcd", audits=audits, undo="r1", target="", rollout_id="")
+    assert back["nodes"]["a"]["state"] == "pending" and back["peers"] == {"gpus": {"10de:27b8": 7}}
 
 
 def test_a_rollback_that_is_over_is_not_undone_by_itself(act):

@@ -41,6 +41,9 @@ def history(*actions):
         (verdict("hold", check("hold")), "quarantine"),
         (verdict("field_diag", check("reboot"), check("field_diag")), "quarantine"),
         (verdict("restore_setting", check("restore_setting")), "refuse"),
+        # What hardware the node should have is not said, and nothing else is wrong.
+        (verdict("none", check("none", "node", "node.hardware", status="unknown"), said="unknown"), "refuse"),
+        (verdict("reboot", check("none", "node", "node.hardware", status="unknown"), check("reboot")), "reboot"),
         (verdict("reboot", check("reboot")), "reboot"),
         (verdict("reboot", check("reboot", "node", status="unknown"), said="unknown"), "reboot"),
         (verdict("reset_gpu", check("reset_gpu")), "reset_gpu"),

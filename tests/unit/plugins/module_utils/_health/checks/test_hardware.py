@@ -18,8 +18,8 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._hea
 SWITCH = {"address": "0000:07:00.0", "device": "0x22a3"}
 
 
-def checks(ident, said=None, count=8, switches=4, old=False, board=TABLES["boards"], phase="baseline", **change):
-    """The checks with this id of a node with COUNT H100; CHANGE is of GPU 1."""
+def checks(ident, said=None, count=8, switches=4, old=False, board=TABLES["boards"], phase="baseline", peers=None, **change):
+    """The checks with this id of a node with COUNT H100, and PEERS whose GPUs are so many; CHANGE is of GPU 1."""
     reading = readings.reading(readings.snapshot(count), readings.audit(count))
     reading["system"]["nvswitches"] = None if switches is None else [dict(SWITCH) for _number in range(switches)]
     for key, content in change.items():
@@ -30,7 +30,7 @@ def checks(ident, said=None, count=8, switches=4, old=False, board=TABLES["board
         baseline = readings.baseline(snapshot=copy.deepcopy(reading["snapshot"]), audit=readings.audit(count))
         baseline["system"]["nvswitches"] = reading["system"]["nvswitches"]
     health = _health.evaluate(reading, baseline, phase="post" if old else phase, node=readings.NODE, now=readings.NOW,
-                              tables=dict(TABLES, boards=board), expect={"hardware": said} if said is not None else {})
+                              tables=dict(TABLES, boards=board), expect=dict({"hardware": said} if said is not None else {}, peers={"gpus": peers}))
     return [check for check in health["checks"] if check["id"] == ident]
 
 
@@ -97,10 +97,47 @@ def test_one_gpu_alone_may_have_no_links():
         assert [check["status"] for check in health["checks"] if check["id"] == "gpu.hardware"] == [status]
 
 
-def test_a_model_that_nobody_knows_is_told_and_what_is_said_counts():
-    assert {(check["status"], check["notice"]) for check in checks("gpu.hardware", name=value("NVIDIA X1"))} == {("pass", True)}
-    assert {check["status"] for check in checks("gpu.hardware", {"memory_mib": 10 ** 6}, name=value("NVIDIA X1"))} == {"fail"}
-    assert {check["status"] for check in checks("node.hardware", count=7, name=value("NVIDIA X1"))} == {"not_applicable"}
+# What boards are in the table, and whether they come in a number that is known.
+KNOWN, ANY_NUMBER, STRANGE = "NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe", "NVIDIA X1"
+
+
+@pytest.mark.parametrize("name, count, said, peers, status, source", [
+    # Nothing tells the number.
+    (ANY_NUMBER, 7, None, None, "unknown", "hardware"), (STRANGE, 7, None, None, "unknown", "hardware"),
+    (ANY_NUMBER, 1, None, {}, "unknown", "hardware"), (ANY_NUMBER, 8, {"nvswitches": 0}, None, "unknown", "hardware"),
+    # Other nodes tell it.
+    (ANY_NUMBER, 8, None, {ANY_NUMBER: 8}, "pass", "peers"), (STRANGE, 8, None, {STRANGE: 8}, "pass", "peers"),
+    (ANY_NUMBER, 7, None, {ANY_NUMBER: 8}, "fail", "peers"), (STRANGE, 7, None, {STRANGE: 8}, "fail", "peers"),
+    (ANY_NUMBER, 9, None, {ANY_NUMBER: 8}, "pass", "peers"),  # more than others is nothing missing
+    (KNOWN, 4, None, {KNOWN: 8}, "fail", "peers"),  # half of a board is a partition of it, unless the others are whole
+    (KNOWN, 8, None, {KNOWN: 8}, "pass", "hardware"), (KNOWN, 7, None, {KNOWN: 7}, "fail", "hardware"),
+    # Other nodes are of another model, or what is said of them is no number.
+    (ANY_NUMBER, 8, None, {KNOWN: 8}, "unknown", "hardware"), (ANY_NUMBER, 8, None, {ANY_NUMBER: None}, "unknown", "hardware"),
+    (ANY_NUMBER, 8, None, {ANY_NUMBER: True}, "unknown", "hardware"), (ANY_NUMBER, 8, None, {ANY_NUMBER: 0}, "unknown", "hardware"),
+    (ANY_NUMBER, 8, None, "8", "unknown", "hardware"),
+    # What is said decides.
+    (ANY_NUMBER, 7, {"gpus": 7}, {ANY_NUMBER: 8}, "pass", "hardware"), (ANY_NUMBER, 7, {"gpus": 8}, {ANY_NUMBER: 7}, "fail", "hardware"),
+])
+@pytest.mark.parametrize("phase", ["baseline", "adhoc", "post", "soak"])
+def test_a_number_that_nothing_tells_is_unknown(name, count, said, peers, status, source, phase):
+    check, = checks("node.hardware", said, count, switches=0, name=value(name), phase=phase, peers=peers)
+    assert check["status"] == status, check
+    # Where nothing tells it, the operator has to say it, and there is nothing to do to the node.
+    assert (check["action"] == "none") == (status != "fail")
+    assert (check["source"] == "peers") == (source == "peers")
+
+
+def test_with_a_baseline_peers_do_not_count():
+    assert {check["status"] for check in checks("node.hardware", count=7, old=True, peers={KNOWN: 8})} == {"not_applicable"}
+
+
+def test_a_board_that_the_table_lacks_is_unknown_until_something_is_said_of_it():
+    unsaid = checks("gpu.hardware", name=value(STRANGE))
+    assert {(check["status"], check["action"]) for check in unsaid} == {("unknown", "none")}
+    # What was read is told, so that it can be said.
+    assert unsaid[0]["observed"] == {"memory_mib": 81559, "ecc": True, "nvlinks": 18, "pcie_width": 16}
+    assert {check["status"] for check in checks("gpu.hardware", dict(unsaid[0]["observed"]), name=value(STRANGE))} == {"pass"}
+    assert {check["status"] for check in checks("gpu.hardware", {"memory_mib": 10 ** 6}, name=value(STRANGE))} == {"fail"}
     assert {check["status"] for check in checks("gpu.hardware", old=True)} == {"not_applicable"}
 
 

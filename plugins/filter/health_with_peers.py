@@ -1,0 +1,54 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A verdict on a node, once it is known what other nodes have."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: health_with_peers
+short_description: Judge a node once it is known what other nodes have
+version_added: 0.1.0
+author:
+  - gpufleet contributors (@gpufleet)
+description:
+  - Decides the check C(node.hardware) of a verdict that was made before the other nodes had been read, where nothing but they could
+    tell how many GPUs the node should have. All other checks stay as they are.
+positional: peers
+options:
+  _input:
+    description: The result of M(gpufleet.lifecycle.gpu_health).
+    type: dict
+    required: true
+  peers:
+    description: What P(gpufleet.lifecycle.gpu_peers#filter) found.
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+---
+- name: Fail for a node that is not fit
+  ansible.builtin.assert:
+    that: health.verdict == 'pass'
+  vars:
+    health: "{{ checked | gpufleet.lifecycle.health_with_peers(peers) }}"
+"""
+
+RETURN = r"""
+---
+_value:
+  description: The verdict, as RV(gpufleet.lifecycle.gpu_health#module:health). Empty if the result has none.
+  type: dict
+"""
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _peers
+
+
+def health_with_peers(result, peers):
+    return _peers.health_of(result, peers) or {}
+
+
+class FilterModule:
+    def filters(self):
+        return {"health_with_peers": health_with_peers}

@@ -70,8 +70,8 @@ class ActionModule(ActionBase):
             result.update(failed=True, msg=doc["twins"])
         lacks = ["%s %s." % (name, node["lacks"]) for name, node in doc["nodes"].items() if node.get("lacks")]
         if lacks and "fail" in args["fail_on"]:
-            result.update(failed=True, msg=" ".join([result["msg"]] * bool(doc["twins"]) + lacks[:3] + (
-                ["And %s, see the report." % text.count(len(lacks) - 3, "more node")] if len(lacks) > 3 else [])))
+            more = ["And %s, see the report." % text.count(len(lacks) - 3, "more node")] if len(lacks) > 3 else []
+            result.update(failed=True, msg=" ".join([doc["twins"]] * bool(doc["twins"]) + lacks[:3] + more))
         return result
 
     @staticmethod

@@ -92,7 +92,9 @@ def lacking(entry, lacks, fail_on):
     counts["not_applicable"] -= entry["not_applicable"].get(HARDWARE, 0)
     counts["pass"] -= entry["passed"].get(HARDWARE, 0)
     return dict(entry, verdict="fail", fails="fail" in fail_on, action=max(entry["action"], "hold", key=model.ACTIONS.index), worst=worst_finding(findings),
-                counts=counts, findings=findings, passed=passed, not_applicable=not_applicable, lacks=lacks)
+                counts=counts, findings=findings, passed=passed, not_applicable=not_applicable,
+                # What its own verdict told fails the node already.
+                **({} if any(one["id"] == HARDWARE and one["status"] == "fail" for one in entry["findings"]) else {"lacks": lacks}))
 
 
 def identity(result):

@@ -274,3 +274,12 @@ def test_one_machine_under_two_names_fails_both(precheck):
     run = precheck({"gpu-a-1": samples.healthy("gpu-a-1"), "gpu-a-2": samples.healthy("gpu-a-1")})
     assert run.rc == 2 and "gpu-a-1 and gpu-a-2 are one machine under two names of the inventory: both have GPU GPU-gpu-a-1-0." in run.output
     assert run.report["verdict"] == "fail" and run.report["failed_nodes"] == ["gpu-a-1", "gpu-a-2"]
+
+
+def test_a_node_that_passes_by_itself_and_has_fewer_gpus_than_others_fails_the_run(precheck):
+    """Half of a board may be a partition of it. Nobody but the other nodes can tell, and so the report does."""
+    nodes = {"gpu-b-%d" % number: samples.healthy("gpu-b-%d" % number, count) for number, count in ((1, 8), (2, 8), (3, 8), (4, 4))}
+    run = precheck(nodes)
+    assert (run.rc, run.report["failed_nodes"]) == (2, ["gpu-b-4"])
+    assert run.report["nodes"]["gpu-b-4"]["lacks"]
+    assert "gpu-b-4 has 4 of the GPUs" in run.output[run.output.index("TASK [Write the report"):]

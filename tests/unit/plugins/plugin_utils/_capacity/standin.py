@@ -52,8 +52,8 @@ class Fleet:
             ("measured", ""): hours(always(1)),
             ("busy", ""): hours(use),
             ("allocated", ""): hours(always(0.5)),
-            ("idle", ""): [(NODES["n2"], seen(always(1)))],
-            ("idle_allocated", ""): [(NODES["n2"], seen(always(0.5)))],
+            ("idle", ""): [(NODES["n2"], seen(always(4)))],
+            ("idle_allocated", ""): [(NODES["n2"], seen(always(2)))],
             ("peak", "fleet"): [({}, seen(use))],
             ("xids", ""): [
                 ({"class": "train", "model": "h100", "xid_class": "reset"}, always(1.0004)),

@@ -22,7 +22,7 @@ from pygal.style import Style
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import text
 
-WIDTH, HEIGHT, LABELS, BARS = 960, 320, 12, 24
+WIDTH, HEIGHT, LABELS, BARS = 960, 320, 8, 24
 SVG = "{http://www.w3.org/2000/svg}"
 GONE = ("style", "script", "desc")
 Values = t.List[t.Optional[float]]
@@ -37,7 +37,7 @@ def _bare(title: str) -> t.Callable[[etree.Element], etree.Element]:
         for child in list(element):
             name = child.tag if isinstance(child.tag, str) else ""
             plain = name.rpartition("}")[2]
-            overlay = "tooltip" in (child.get("class") or "") if name else False
+            overlay = bool(name) and not {"tooltip", "tooltip-overlay"}.isdisjoint((child.get("class") or "").split())
             if not name or plain in GONE or overlay:
                 element.remove(child)
             else:
@@ -49,6 +49,10 @@ def _bare(title: str) -> t.Callable[[etree.Element], etree.Element]:
 
     def whole(root: etree.Element) -> etree.Element:
         bare(root)
+        # What a browser shows over the drawing, in the place of the library's name.
+        for child in root.iter(SVG + "title"):
+            child.text = title
+            break
         root.set("role", "img")
         root.set("aria-label", title)
         return root
@@ -58,6 +62,8 @@ def _bare(title: str) -> t.Callable[[etree.Element], etree.Element]:
 
 def _draw(chart: t.Any, title: str, labels: t.List[str], rows: t.List[t.Tuple[str, Values]]) -> str:
     chart.title = None
+    # One row: what pygal wraps it does not leave room for.
+    chart.legend_at_bottom_columns = len(rows)
     chart.x_labels = [text.line(label) for label in labels]
     step = max(1, -(-len(labels) // LABELS))
     chart.x_labels_major = chart.x_labels[::step]
@@ -75,10 +81,11 @@ def _options(**more: t.Any) -> t.Dict[str, t.Any]:
         js=[],
         disable_xml_declaration=True,
         legend_at_bottom=True,
-        legend_at_bottom_columns=4,
         show_minor_x_labels=False,
         margin=8,
         no_data_text="no data",
+        truncate_label=-1,
+        truncate_legend=-1,
         classes=("chart",),
         **more,
     )

@@ -85,7 +85,7 @@ def trend_of(
 ) -> t.Dict[str, t.Any]:
     """Return the trend of a group's demand, in GPUs that work, by the mean or by the peak of its days FOUND."""
     share = asked.target if measure == "mean" else asked.peak_target
-    points = [(one["day"], one["busy" if measure == "mean" else "busy_p95"]) for one in found]
+    points = [(one["day"], one["busy" if measure == "mean" else "busy_p95"]) for one in found if not one["partial"]]
     today = history.window.end // DAY
     capacity = found[-1]["gpus"] * share if found else None
     told = trend.estimate([(day, value) for day, value in points if value is not None], capacity, today, catalog.limit)
@@ -141,9 +141,9 @@ def document(asked: catalog.Asked, history: History, place: str, time: str) -> t
             % (place, " of environment %s" % asked.environment if asked.environment else "", window.days, moment(window.end)),
         )
     price, price_source = price_of(asked, history)
-    share_min = catalog.limit("day_share_min")
+    shares = catalog.limit("day_share_min"), catalog.limit("gpus_share_min")
     keys = [(FLEET, FLEET)] + [(group, name) for group in asked.groups if group in TREND_GROUPS for name in names(history, group)]
-    by_day = {key: days(history, key, share_min) for key in keys}
+    by_day = {key: days(history, key, *shares) for key in keys}
     trends = [trend_of(history, key, measure, asked, by_day[key]) for key in keys for measure in MEASURES]
     for one in trends:
         one["verdict"] = verdict_of(one)
@@ -175,7 +175,8 @@ def document(asked: catalog.Asked, history: History, place: str, time: str) -> t
         },
         "trends": trends,
         "days": [
-            dict({name: rounded(value) for name, value in one.items() if name not in ("day", "hours")}, day=date(one["day"]), hours=one["hours"])
+            dict({name: rounded(value) for name, value in one.items() if name not in ("day", "hours", "partial")}, day=date(one["day"]), hours=one["hours"],
+                 partial=one["partial"])
             for one in by_day[(FLEET, FLEET)]
         ],
         "drift": fleet.drift(history.now.get("drivers", [])),

@@ -134,7 +134,21 @@ def quantile95(values: t.List[float]) -> t.Optional[float]:
     return statistics.quantiles(values, n=20, method="inclusive")[18]
 
 
-def days(history: History, key: Key, share_min: float) -> t.List[t.Dict[str, t.Any]]:
+def mark_partial(found: t.List[t.Dict[str, t.Any]], share_min: float) -> None:
+    """Mark the days on which fewer GPUs were seen than both before and after: what the others did is not known."""
+    before, after, highest = [], [], 0.0
+    for one in found:
+        before.append(highest)
+        highest = max(highest, one["gpus"])
+    highest = 0.0
+    for one in reversed(found):
+        after.append(highest)
+        highest = max(highest, one["gpus"])
+    for one, most_before, most_after in zip(found, before, reversed(after)):
+        one["partial"] = one["gpus"] < share_min * min(most_before, most_after)
+
+
+def days(history: History, key: Key, share_min: float, gpus_min: float) -> t.List[t.Dict[str, t.Any]]:
     """Return what a group was like on each day of which enough is known; a day with less is left out."""
     hourly, peaks = history.hourly.get(key, {}), history.peaks.get(key, ())
     by_day: t.Dict[int, t.List[int]] = {}
@@ -161,4 +175,5 @@ def days(history: History, key: Key, share_min: float) -> t.List[t.Dict[str, t.A
                 "maximum": max(high) if high else None,
             }
         )
+    mark_partial(found, gpus_min)
     return found

@@ -34,6 +34,23 @@ def _history(doc: t.Dict[str, t.Any]) -> t.Iterator[t.Tuple[str, str]]:
         )
 
 
+def _seen(doc: t.Dict[str, t.Any]) -> t.Iterator[t.Tuple[str, str]]:
+    """Yield where a part of the fleet was not seen."""
+    days = doc["days"]
+    partial = [one for one in days if one["partial"]]
+    if partial:
+        yield "partial_days", (
+            "On %s, the first %s, fewer GPUs were seen than before and after. What the others did is not known: these days are in no trend."
+            % (text.count(len(partial), "day"), partial[0]["day"])
+        )
+    most = max((one["gpus"] for one in days), default=0)
+    if days and days[-1]["gpus"] < catalog.limit("gpus_share_min") * most:
+        yield "fewer_gpus", (
+            "On the last day %.1f GPUs were seen, and %.1f on the day with the most. If the others still work, demand is higher than this."
+            % (days[-1]["gpus"], most)
+        )
+
+
 def _use(doc: t.Dict[str, t.Any]) -> t.Iterator[t.Tuple[str, str]]:
     """Yield what of the use of GPUs is not known."""
     hours = doc["fleet"]["gpu_hours"]
@@ -97,5 +114,5 @@ def _nodes(doc: t.Dict[str, t.Any], history: History) -> t.Iterator[t.Tuple[str,
 
 def notes(doc: t.Dict[str, t.Any], history: History) -> t.List[t.Dict[str, str]]:
     """Return the notes of a report."""
-    found = [*_history(doc), *_use(doc), *_money(doc), *_trends(doc), *_nodes(doc, history)]
+    found = [*_history(doc), *_seen(doc), *_use(doc), *_money(doc), *_trends(doc), *_nodes(doc, history)]
     return [{"id": ident, "text": words} for ident, words in found]

@@ -48,7 +48,7 @@ def chart_of_trend(doc: t.Dict[str, t.Any], one: t.Dict[str, t.Any]) -> str:
         "Demand of the fleet by day, in GPUs that work (%s), its trend, and the capacity" % one["measure"],
         labels,
         [
-            ("demand", [by_day.get(day, {}).get(key) for day in labels]),
+            ("demand", [by_day[day][key] if day in by_day and not by_day[day]["partial"] else None for day in labels]),
             ("trend", [value if value >= 0 else None for value in fitted]),
             ("capacity (%.0f %% of the GPUs)" % (one["target"] * 100), [one["capacity_gpus"]] * len(labels)),
         ],

@@ -91,6 +91,25 @@ def test_a_trend_meets_its_capacity_and_the_order_comes_before_it():
     assert (one["order_by"], one["overdue_days"], late["verdict"]) == ("2026-12-02", 30, "order")
 
 
+def test_nodes_that_were_not_seen_for_a_while_do_not_bend_the_trend():
+    """Two days without one of two nodes look like less demand, and are none."""
+
+    def fleet(lost):
+        given = standin.Fleet(use=growing(0.01, 0.5))
+        for query in ("present", "measured", "busy"):
+            labels, value = given.series[query, ""][0]
+            given.series[query, ""][0] = (labels, lambda time, value=value: None if lost(time) else value(time))
+        return given
+
+    gap = made(fleet(lambda time: standin.END - 12 * DAY < time <= standin.END - 10 * DAY), lead_days="1")
+    (one,) = [one for one in gap["trends"] if (one["group"], one["measure"]) == ("fleet", "mean")]
+    assert (one["days"], one["slope_gpus_a_day"], one["slope_error"]) == (18, pytest.approx(0.12), 0)
+    assert [note["id"] for note in gap["notes"]] == ["partial_days", "stale_nodes"]
+    assert [day["day"] for day in gap["days"] if day["partial"]] == ["2026-12-20", "2026-12-21"]
+    end = made(fleet(lambda time: time > standin.END - 2 * DAY), lead_days="1")
+    assert "fewer_gpus" in [note["id"] for note in end["notes"]]
+
+
 def test_a_peak_has_a_target_of_its_own():
     doc = made(standin.Fleet(use=lambda time: 1.0 if time % DAY in (3600, 7200, 10800) else 0.1), lead_days="1")
     assert {(one["measure"], one["status"]) for one in doc["trends"]} == {("mean", "not_within"), ("peak", "met")}
@@ -195,6 +214,21 @@ def test_charts_are_well_formed_named_and_have_no_id(given):
         assert root.get("role") == "img" and root.get("aria-label") and root.get("viewBox")
         assert [one for one in root.iter() if one.get("id") or one.get("style")] == []
         assert len(list(root.iter(charts.SVG + "path"))) + len(list(root.iter(charts.SVG + "rect"))) > 5
+
+
+def inside(drawing, kind):
+    """Return the shapes of a KIND that stand for values."""
+    return [one for one in drawing.iter(charts.SVG + kind) if "reactive" in (one.get("class") or "") and "color" not in one.get("class")]
+
+
+def test_every_value_has_its_bar_and_every_row_its_name_within_the_chart():
+    drawing = etree.fromstring(charts.bars("x", ["a", "b", ""], [("one", [1.0, 2.0, None]), ("two", [3.0, 4.0, 5.0]), ("three", [1.0, 1.0, 1.0])]))
+    drawn = [one for one in inside(drawing, "rect") if float(one.get("height")) > 0]
+    assert len(drawn) == 8
+    (legends,) = [one for one in drawing.iter(charts.SVG + "g") if one.get("class") == "legends"]
+    top = float(re.search(r", ([0-9.]+)\)", legends.get("transform")).group(1))
+    lowest = top + max(float(one.get("y")) for one in legends.iter(charts.SVG + "text"))
+    assert [one.text for one in legends.iter(charts.SVG + "text")] == ["one", "two", "three"] and lowest < charts.HEIGHT
 
 
 def test_a_gap_interrupts_the_line():

@@ -127,7 +127,7 @@ def filled(hours, busy=2.0, peak=0.5):
 
 
 def test_a_day_has_its_mean_and_its_peak_in_gpus():
-    (day,) = history.days(filled(range(24, 48)), ALL, 0.75)
+    (day,) = history.days(filled(range(24, 48)), ALL, 0.75, 0.9)
     assert day == {
         "day": 8,
         "hours": 24,
@@ -137,19 +137,42 @@ def test_a_day_has_its_mean_and_its_peak_in_gpus():
         "mean": 0.25,
         "p95": 0.5,
         "maximum": 0.5,
+        "partial": False,
     }
 
 
 @pytest.mark.parametrize("hours, days", [(17, []), (18, [7]), (42, [7, 8]), (41, [7])])
 def test_a_day_of_which_too_little_is_known_is_none(hours, days):
-    assert [day["day"] for day in history.days(filled(range(hours)), ALL, 0.75)] == days
+    assert [day["day"] for day in history.days(filled(range(hours)), ALL, 0.75, 0.9)] == days
 
 
 def test_a_day_is_of_its_hours_with_data_alone():
     """Six hours without data are not six idle hours."""
     found = filled([*range(6), *range(12, 24)])
-    assert [(day["hours"], day["busy"], day["gpus"]) for day in history.days(found, ALL, 0.75)] == [(18, 2.0, 8.0)]
+    assert [(day["hours"], day["busy"], day["gpus"]) for day in history.days(found, ALL, 0.75, 0.9)] == [(18, 2.0, 8.0)]
 
 
 def test_a_group_that_nothing_is_known_of_has_no_days():
-    assert history.days(made(), ALL, 0.75) == []
+    assert history.days(made(), ALL, 0.75, 0.9) == []
+
+
+@pytest.mark.parametrize(
+    "gpus, partial",
+    [
+        ([8, 8, 8, 8], []),
+        ([8, 8, 4, 8], [2]),
+        ([8, 4, 4, 8], [1, 2]),
+        ([8, 7.3, 8], []),
+        ([8, 7.1, 8], [1]),
+        # More GPUs were bought, or some were given away: no day is like another, and none is partial.
+        ([8, 8, 16, 16], []),
+        ([16, 16, 8, 8], []),
+        ([8, 4, 16, 16], [1]),
+        ([4], []),
+        ([], []),
+    ],
+)
+def test_a_day_on_which_some_gpus_were_not_seen_is_partial(gpus, partial):
+    found = [{"gpus": float(number)} for number in gpus]
+    history.mark_partial(found, 0.9)
+    assert [number for number, one in enumerate(found) if one["partial"]] == partial

@@ -159,8 +159,8 @@ def refuse_common(given, mine):
 def refuse_misspelt(given, prefix):
     """Refuse a name of the command line, in GIVEN, that begins with the PREFIX of a playbook's variables and is none of them."""
     mine = [name for name in PLAYBOOKS if name.startswith(prefix)]
-    for name in sorted(given):
-        if prefix and isinstance(name, str) and name.startswith(prefix) and name not in mine:
+    for name in sorted(name for name in given if isinstance(name, str)):
+        if prefix and name.startswith(prefix) and name not in mine:
             raise VariableError("%s is on the command line (-e), and is no variable of the playbook %s: did you mean %s? %s" % (
                 name, prefix.rstrip("_"), (difflib.get_close_matches(name, mine, 1, 0) or mine)[0], END))
 

@@ -114,4 +114,6 @@ def bars(title: str, labels: t.List[str], rows: t.List[t.Tuple[str, Values]], pe
         )
     )
     chart.show_minor_x_labels = True
+    if len(labels) > LABELS:
+        chart.x_label_rotation = 30
     return _draw(chart, title, labels[:BARS], [(name, values[:BARS]) for name, values in rows])

@@ -13,6 +13,8 @@ import markupsafe
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._capacity import charts, tables
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files, html
 
+Picture = t.Tuple[str, str]
+
 TITLE = "GPU capacity"
 # The verdict of this report in the colours of the page.
 TONES = {"enough": "pass", "unknown": "unknown", "order": "fail", "met": "fail"}
@@ -24,8 +26,8 @@ def span(first: str, last: str) -> t.List[str]:
     return [(begin + datetime.timedelta(days=number)).isoformat() for number in range((end - begin).days + 1)]
 
 
-def chart_of_days(doc: t.Dict[str, t.Any]) -> str:
-    """Return utilization by day; days without enough data are gaps."""
+def chart_of_days(doc: t.Dict[str, t.Any]) -> Picture:
+    """Return utilization by day, with its title; days without enough data are gaps."""
     by_day = {one["day"]: one for one in doc["days"]}
     labels = span(min(by_day), max(by_day))
     rows = [
@@ -33,10 +35,11 @@ def chart_of_days(doc: t.Dict[str, t.Any]) -> str:
         for name, key in (("mean", "mean"), ("95th percentile", "p95"), ("maximum", "maximum"))
     ]
     rows.append(("target of the mean", [doc["target"]] * len(labels)))
-    return charts.lines("Utilization of the fleet by day: mean, 95th percentile and maximum", labels, rows, percent=True)
+    title = "Utilization of the fleet by day: mean, 95th percentile and maximum"
+    return title, charts.lines(title, labels, rows, percent=True)
 
 
-def chart_of_trend(doc: t.Dict[str, t.Any], one: t.Dict[str, t.Any]) -> str:
+def chart_of_trend(doc: t.Dict[str, t.Any], one: t.Dict[str, t.Any]) -> Picture:
     """Return demand by day with its line, drawn on to where it may meet the capacity and no further."""
     by_day = {entry["day"]: entry for entry in doc["days"]}
     key = "busy" if one["measure"] == "mean" else "busy_p95"
@@ -44,8 +47,9 @@ def chart_of_trend(doc: t.Dict[str, t.Any], one: t.Dict[str, t.Any]) -> str:
     labels = span(min(by_day), max(today, one["latest"] or one["likely"] or today))
     at = {day: number for number, day in enumerate(labels)}
     fitted = [one["now_gpus"] + one["slope_gpus_a_day"] * (number - at[today]) for number in range(len(labels))]
-    return charts.lines(
-        "Demand of the fleet by day, in GPUs that work (%s), its trend, and the capacity" % one["measure"],
+    title = "Demand of the fleet by day, in GPUs that work (%s), its trend, and the capacity" % one["measure"]
+    return title, charts.lines(
+        title,
         labels,
         [
             ("demand", [by_day[day][key] if day in by_day and not by_day[day]["partial"] else None for day in labels]),
@@ -55,9 +59,16 @@ def chart_of_trend(doc: t.Dict[str, t.Any], one: t.Dict[str, t.Any]) -> str:
     )
 
 
-def pictures(doc: t.Dict[str, t.Any]) -> t.Dict[str, t.List[str]]:
+def chart_of_groups(what: str, rows: t.List[t.Dict[str, t.Any]], values: t.List[t.Tuple[str, str, str]], percent: bool) -> Picture:
+    """Return bars of the VALUES (name, part of a row, key in it) of each group; of many groups, the first."""
+    title = what if len(rows) <= charts.BARS else "%s; the first %d of %d" % (what, charts.BARS, len(rows))
+    labels = [one["name"] or tables.UNTOLD for one in rows]
+    return title, charts.bars(title, labels, [(name, [one[part][key] for one in rows]) for name, part, key in values], percent)
+
+
+def pictures(doc: t.Dict[str, t.Any]) -> t.Dict[str, t.List[Picture]]:
     """Return the charts by the name of the table that they stand above."""
-    found: t.Dict[str, t.List[str]] = {}
+    found: t.Dict[str, t.List[Picture]] = {}
     if doc["days"]:
         found["fleet"] = [chart_of_days(doc)]
         drawn = [one for one in doc["trends"] if one["group"] == "fleet" and one["slope_gpus_a_day"] is not None and one["capacity_gpus"]]
@@ -65,26 +76,11 @@ def pictures(doc: t.Dict[str, t.Any]) -> t.Dict[str, t.List[str]]:
     for group, rows in doc["groups"].items():
         if group == "node" or not rows:
             continue
-        labels = [one["name"] or tables.UNTOLD for one in rows]
-        found[group] = [
-            charts.bars(
-                "Utilization by %s: mean, 95th percentile and maximum" % group,
-                labels,
-                [
-                    (name, [one["utilization"][key] for one in rows])
-                    for name, key in (("mean", "mean"), ("95th percentile", "p95"), ("maximum", "maximum"))
-                ],
-                percent=True,
-            )
-        ]
+        use = [("mean", "utilization", "mean"), ("95th percentile", "utilization", "p95"), ("maximum", "utilization", "maximum")]
+        found[group] = [chart_of_groups("Utilization by %s: mean, 95th percentile and maximum" % group, rows, use, True)]
         if group == "team" and doc["price_gpu_hour"] is not None:
-            found[group].append(
-                charts.bars(
-                    "Cost by team: all GPU-hours, and those that were idle",
-                    labels,
-                    [("all", [one["cost"]["all"] for one in rows]), ("idle", [one["cost"]["idle"] for one in rows])],
-                )
-            )
+            cost = [("all", "cost", "all"), ("idle", "cost", "idle")]
+            found[group].append(chart_of_groups("Cost by team: all GPU-hours, and those that were idle", rows, cost, False))
     return found
 
 
@@ -103,7 +99,7 @@ def view(doc: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
                 for cells in table.shown()
             ],
             # What pygal drew out of numbers and of labels that it escaped.
-            "charts": [markupsafe.Markup(picture) for picture in drawn.get(table.name, [])],
+            "charts": [{"title": title, "svg": markupsafe.Markup(svg)} for title, svg in drawn.get(table.name, [])],
         }
         for table in tables.tables(doc)
         if table.rows

@@ -231,6 +231,12 @@ def test_every_value_has_its_bar_and_every_row_its_name_within_the_chart():
     assert [one.text for one in legends.iter(charts.SVG + "text")] == ["one", "two", "three"] and lowest < charts.HEIGHT
 
 
+def test_of_many_groups_the_first_are_drawn_and_that_is_said():
+    rows = [{"name": "team-%02d" % number, "cost": {"all": 1.0 + number}} for number in range(30)]
+    title, svg = page.chart_of_groups("Cost", rows, [("all", "cost", "all")], False)
+    assert title.endswith("the first 24 of 30") and len(inside(etree.fromstring(svg), "rect")) == 24
+
+
 def test_a_gap_interrupts_the_line():
     def strokes(values):
         drawing = etree.fromstring(charts.lines("x", list("abcdef"), [("y", values)]))

@@ -12,7 +12,13 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.capacity_report import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._capacity import catalog, client, document, fetch, tables
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._capacity import (
+    catalog,
+    client,
+    document,
+    fetch,
+    tables,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._capacity.history import Window
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files
 
@@ -27,7 +33,9 @@ def moment(given):
     try:
         return datetime.datetime.strptime(given, TIME).replace(tzinfo=datetime.timezone.utc)
     except ValueError:
-        raise catalog.CapacityError("option", "time is %r; expected a time in UTC such as 2026-12-31T12:00:00Z." % (given,)) from None
+        raise catalog.CapacityError(
+            "option", "time is %r; expected a time in UTC such as 2026-12-31T12:00:00Z." % (given,)
+        ) from None
 
 
 def drawing():
@@ -35,8 +43,11 @@ def drawing():
     try:
         from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._capacity import page
     except ImportError as exc:
-        raise catalog.CapacityError("library", "The charts need pygal, which this controller lacks (%s). Install it beside "
-                                               "ansible-core: pip install 'pygal>=3.0.5'. Nothing was written." % exc) from exc
+        raise catalog.CapacityError(
+            "library",
+            "The charts need pygal, which this controller lacks (%s). Install it beside "
+            "ansible-core: pip install 'pygal>=3.0.5'. Nothing was written." % exc,
+        ) from exc
     return page
 
 
@@ -70,7 +81,9 @@ class ActionModule(ActionBase):
             except OSError as exc:
                 raise self.unwritable(dest, exc.strerror) from exc
         lines = tables.summary(doc)
-        last = "not written in check mode" if self._task.check_mode else "report: %s" % os.path.join(dest, "capacity.html")
+        last = (
+            "not written in check mode" if self._task.check_mode else "report: %s" % os.path.join(dest, "capacity.html")
+        )
         for line in lines + [last]:
             display.display(line)
         return {
@@ -95,4 +108,6 @@ class ActionModule(ActionBase):
     @staticmethod
     def unwritable(dest, why):
         return catalog.CapacityError(
-            "directory", "The report cannot be written to %s on the controller: %s. Give another capacity_report_dir." % (dest, why))
+            "directory",
+            "The report cannot be written to %s on the controller: %s. Give another capacity_report_dir." % (dest, why),
+        )

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The queries and limits of the capacity report, and what an operator may ask of it. Pure, but for the reading of data/."""
+"""The queries and limits of the capacity report, and what may be asked of it. Pure, but for the reading of data/."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DAYS_MAX, LEAD_MAX, TIMEOUT_MAX = 730, 3650, 600
 
 
 class CapacityError(Exception):
-    """The report cannot be made. CODE says which way; the message names the thing, what was found, and the next step."""
+    """The report cannot be made. CODE says which way; the message names thing, found, expected and next step."""
 
     def __init__(self, code: str, message: str):
         super().__init__(message)
@@ -110,11 +110,17 @@ def asked(options: t.Dict[str, t.Any]) -> Asked:
     url = str(options.get("url") or "").strip()
     wrong = web.complaint(url)
     if wrong:
-        _refuse("capacity_prometheus_url", "no address of a Prometheus (%s)" % wrong, "such as http://prometheus.example.com:9090")
+        _refuse(
+            "capacity_prometheus_url",
+            "no address of a Prometheus (%s)" % wrong,
+            "such as http://prometheus.example.com:9090",
+        )
     groups = options.get("groups") or []
     unknown = [name for name in groups if name not in LABELS]
     if unknown or len(set(groups)) != len(groups):
-        _refuse("capacity_groups", json.dumps(list(groups)), "labels of a node, each once, among %s" % ", ".join(LABELS))
+        _refuse(
+            "capacity_groups", json.dumps(list(groups)), "labels of a node, each once, among %s" % ", ".join(LABELS)
+        )
     days = _whole("capacity_days", options.get("days"), 1, DAYS_MAX, "days")
     timeout = _number("capacity_timeout", options.get("timeout"), 1, TIMEOUT_MAX, "seconds")
     return Asked(

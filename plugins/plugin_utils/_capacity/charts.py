@@ -3,13 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The charts of the capacity report as inline SVG, drawn by pygal.
 
-Why pygal: it is pure Python without anything to compile, draws SVG and nothing else, works without a network, and is kept:
-releases since 2012, the last ones of 2025 and 2026, packaged by Debian, Gentoo and Alpine. matplotlib would bring NumPy and
-compiled code for three charts; Plotly, Bokeh and Altair draw in the browser with megabytes of script.
+Why pygal: it is pure Python without anything to compile, draws SVG and nothing else, needs no network, and is kept: there
+since 2012, 3.1.3 is of June 2026, and Debian, Gentoo and Alpine package it. matplotlib would bring NumPy and compiled code
+for a few charts; Plotly, Bokeh and Altair draw in the browser, with megabytes of script.
 
-What pygal puts into a chart for its own page is taken out: its script, which it would load from elsewhere, its style, which
-the page's policy refuses (capacity.css has the page's own), comments with a date, and the drawing of its tooltips. The same
-report gives the same bytes.
+What pygal puts into a chart for a page of its own is taken out: its script, which it would load from elsewhere, its
+style, which the page's policy refuses (capacity.css has the page's own), comments with a date, and the drawing of its
+tooltips. The same report gives the same bytes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def _bare(title: str) -> t.Callable[[etree.Element], etree.Element]:
             else:
                 bare(child)
         # A style beside a part would be refused by the page's policy, and an id could stand twice on it.
-        for attribute in [key for key in element.attrib if key in ("style", "id") or key.startswith("on") or key.endswith("href")]:
+        for attribute in [
+            key for key in element.attrib if key in ("style", "id") or key.startswith("on") or key.endswith("href")
+        ]:
             del element.attrib[attribute]
         return element
 
@@ -99,7 +101,9 @@ def lines(title: str, labels: t.List[str], rows: t.List[t.Tuple[str, Values]], p
             allow_interruptions=True,
             range=(0, 1) if percent else None,
             include_x_axis=not percent,
-            value_formatter=(lambda value: "%.0f %%" % (value * 100)) if percent else (lambda value: "%g" % round(value, 2)),
+            value_formatter=(lambda value: "%.0f %%" % (value * 100))
+            if percent
+            else (lambda value: "%g" % round(value, 2)),
         )
     )
     return _draw(chart, title, labels, rows)
@@ -110,7 +114,7 @@ def bars(title: str, labels: t.List[str], rows: t.List[t.Tuple[str, Values]], pe
     chart = pygal.Bar(
         **_options(
             range=(0, 1) if percent else None,
-            value_formatter=(lambda value: "%.0f %%" % (value * 100)) if percent else (lambda value: "{:,.0f}".format(value)),
+            value_formatter=(lambda value: "%.0f %%" % (value * 100)) if percent else "{:,.0f}".format,
         )
     )
     chart.show_minor_x_labels = True

@@ -74,12 +74,16 @@ class Prometheus:
 
     def over(self, query: str, expr: str, first: int, last: int, step: int) -> t.List[Sample]:
         """Return the answers to EXPR at FIRST and each STEP after it, up to LAST."""
-        return self._ask("query_range", query, {"query": expr, "start": str(first), "end": str(last), "step": str(step)})
+        return self._ask(
+            "query_range", query, {"query": expr, "start": str(first), "end": str(last), "step": str(step)}
+        )
 
     def _ask(self, path: str, query: str, values: t.Dict[str, str]) -> t.List[Sample]:
         # Thanos would otherwise leave out what does not answer.
         body = urllib.parse.urlencode(dict(values, partial_response="false")).encode()
-        headers = dict(self.headers, **{"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"})
+        headers = dict(
+            self.headers, **{"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
+        )
         try:
             answer = web.request("%s/api/v1/%s" % (self.url, path), self.timeout, body, headers, LARGEST)
         except web.WebError as exc:

@@ -44,7 +44,7 @@ def rounded(value: t.Optional[float], digits: int = 4) -> t.Optional[float]:
 
 
 def price_of(asked: catalog.Asked, history: History) -> t.Tuple[t.Optional[float], str]:
-    """Return the price of an hour of a GPU, and where it is from: the variable, else Prometheus; nothing if it is not known."""
+    """Return the price of an hour of a GPU, and where it is from: the variable, else Prometheus, else nothing."""
     if asked.price is not None:
         return asked.price, "capacity_price_gpu_hour"
     told = [value for dummy, value in history.now.get("price", [])]
@@ -138,11 +138,18 @@ def document(asked: catalog.Asked, history: History, place: str, time: str) -> t
             "Prometheus at %s has seen no GPU%s in the %d days before %s: gpufleet:gpu_temperature:celsius and "
             "gpufleet:gpu_utilization:ratio are empty. Look whether the rules of gpu_monitoring are loaded (playbook "
             "monitoring), and whether capacity_environment is right. Nothing was written."
-            % (place, " of environment %s" % asked.environment if asked.environment else "", window.days, moment(window.end)),
+            % (
+                place,
+                " of environment %s" % asked.environment if asked.environment else "",
+                window.days,
+                moment(window.end),
+            ),
         )
     price, price_source = price_of(asked, history)
     shares = catalog.limit("day_share_min"), catalog.limit("gpus_share_min")
-    keys = [(FLEET, FLEET)] + [(group, name) for group in asked.groups if group in TREND_GROUPS for name in names(history, group)]
+    keys = [(FLEET, FLEET)] + [
+        (group, name) for group in asked.groups if group in TREND_GROUPS for name in names(history, group)
+    ]
     by_day = {key: days(history, key, *shares) for key in keys}
     trends = [trend_of(history, key, measure, asked, by_day[key]) for key in keys for measure in MEASURES]
     for one in trends:
@@ -160,7 +167,11 @@ def document(asked: catalog.Asked, history: History, place: str, time: str) -> t
             "hours": window.hours,
             "hours_seen": history.hours_seen((FLEET, FLEET)),
             "gaps": [
-                {"start": moment(window.start + first * HOUR), "end": moment(window.start + (first + number) * HOUR), "hours": number}
+                {
+                    "start": moment(window.start + first * HOUR),
+                    "end": moment(window.start + (first + number) * HOUR),
+                    "hours": number,
+                }
                 for first, number in history.gaps()
             ],
         },
@@ -175,8 +186,12 @@ def document(asked: catalog.Asked, history: History, place: str, time: str) -> t
         },
         "trends": trends,
         "days": [
-            dict({name: rounded(value) for name, value in one.items() if name not in ("day", "hours", "partial")}, day=date(one["day"]), hours=one["hours"],
-                 partial=one["partial"])
+            dict(
+                {name: rounded(value) for name, value in one.items() if name not in ("day", "hours", "partial")},
+                day=date(one["day"]),
+                hours=one["hours"],
+                partial=one["partial"],
+            )
             for one in by_day[(FLEET, FLEET)]
         ],
         "drift": fleet.drift(history.now.get("drivers", [])),

@@ -22,7 +22,9 @@ def chunk_days(gpus: int, samples_max: int) -> int:
     return max(1, min(CHUNK_MAX, samples_max // max(1, gpus * INSTANTS)))
 
 
-def requests(asked: catalog.Asked, window: Window, days: int) -> t.Iterator[t.Tuple[str, str, str, t.Tuple[int, int, int]]]:
+def requests(
+    asked: catalog.Asked, window: Window, days: int
+) -> t.Iterator[t.Tuple[str, str, str, t.Tuple[int, int, int]]]:
     """Yield (query, group or "", PromQL, (first, last, step)) of every request over a range. Pure."""
     for begin, end in window.chunks(days):
         for query in catalog.queries("hours"):

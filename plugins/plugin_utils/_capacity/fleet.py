@@ -45,7 +45,12 @@ def failures(daily: Daily) -> t.Dict[str, t.Any]:
             value = round(value, digits)
             if value > 0:
                 found.append(
-                    {"class": labels.get("class", ""), "model": labels.get("model", ""), label: labels.get(label, ""), amount: value}
+                    {
+                        "class": labels.get("class", ""),
+                        "model": labels.get("model", ""),
+                        label: labels.get(label, ""),
+                        amount: value,
+                    }
                 )
         return found
 
@@ -57,7 +62,9 @@ def failures(daily: Daily) -> t.Dict[str, t.Any]:
 
 def holds(now: t.Dict[str, Samples]) -> t.List[t.Dict[str, t.Any]]:
     """Return the nodes that hold packages, by kind, the oldest hold first."""
-    updates = {(labels.get("node", ""), labels.get("kind", "")): int(value) for labels, value in now.get("held_updates", [])}
+    updates = {
+        (labels.get("node", ""), labels.get("kind", "")): int(value) for labels, value in now.get("held_updates", [])
+    }
     found = [
         {
             "node": labels.get("node", ""),

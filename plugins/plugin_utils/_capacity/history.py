@@ -101,7 +101,9 @@ class History:
         """Add up the values of the days of the window."""
         found = self.daily.setdefault(query, {})
         key = tuple(sorted(labels.items()))
-        found[key] = found.get(key, 0.0) + sum(value for time, value in points if self.window.start < time <= self.window.end)
+        found[key] = found.get(key, 0.0) + sum(
+            value for time, value in points if self.window.start < time <= self.window.end
+        )
 
     def hours_seen(self, key: Key) -> int:
         """Return the number of hours in which any GPU of a group was seen."""

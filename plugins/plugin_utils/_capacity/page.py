@@ -59,11 +59,15 @@ def chart_of_trend(doc: t.Dict[str, t.Any], one: t.Dict[str, t.Any]) -> Picture:
     )
 
 
-def chart_of_groups(what: str, rows: t.List[t.Dict[str, t.Any]], values: t.List[t.Tuple[str, str, str]], percent: bool) -> Picture:
+def chart_of_groups(
+    what: str, rows: t.List[t.Dict[str, t.Any]], values: t.List[t.Tuple[str, str, str]], percent: bool
+) -> Picture:
     """Return bars of the VALUES (name, part of a row, key in it) of each group; of many groups, the first."""
     title = what if len(rows) <= charts.BARS else "%s; the first %d of %d" % (what, charts.BARS, len(rows))
     labels = [one["name"] or tables.UNTOLD for one in rows]
-    return title, charts.bars(title, labels, [(name, [one[part][key] for one in rows]) for name, part, key in values], percent)
+    return title, charts.bars(
+        title, labels, [(name, [one[part][key] for one in rows]) for name, part, key in values], percent
+    )
 
 
 def pictures(doc: t.Dict[str, t.Any]) -> t.Dict[str, t.List[Picture]]:
@@ -71,16 +75,28 @@ def pictures(doc: t.Dict[str, t.Any]) -> t.Dict[str, t.List[Picture]]:
     found: t.Dict[str, t.List[Picture]] = {}
     if doc["days"]:
         found["fleet"] = [chart_of_days(doc)]
-        drawn = [one for one in doc["trends"] if one["group"] == "fleet" and one["slope_gpus_a_day"] is not None and one["capacity_gpus"]]
+        drawn = [
+            one
+            for one in doc["trends"]
+            if one["group"] == "fleet" and one["slope_gpus_a_day"] is not None and one["capacity_gpus"]
+        ]
         found["trends"] = [chart_of_trend(doc, one) for one in drawn]
     for group, rows in doc["groups"].items():
         if group == "node" or not rows:
             continue
-        use = [("mean", "utilization", "mean"), ("95th percentile", "utilization", "p95"), ("maximum", "utilization", "maximum")]
-        found[group] = [chart_of_groups("Utilization by %s: mean, 95th percentile and maximum" % group, rows, use, True)]
+        use = [
+            ("mean", "utilization", "mean"),
+            ("95th percentile", "utilization", "p95"),
+            ("maximum", "utilization", "maximum"),
+        ]
+        found[group] = [
+            chart_of_groups("Utilization by %s: mean, 95th percentile and maximum" % group, rows, use, True)
+        ]
         if group == "team" and doc["price_gpu_hour"] is not None:
             cost = [("all", "cost", "all"), ("idle", "cost", "idle")]
-            found[group].append(chart_of_groups("Cost by team: all GPU-hours, and those that were idle", rows, cost, False))
+            found[group].append(
+                chart_of_groups("Cost by team: all GPU-hours, and those that were idle", rows, cost, False)
+            )
     return found
 
 
@@ -95,7 +111,13 @@ def view(doc: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
             "meaning": table.meaning,
             "head": [{"text": title, "number": form not in ("name", "text")} for title, form in table.head],
             "rows": [
-                {"name": cells[0], "cells": [{"text": cell, "number": form not in ("name", "text")} for cell, (dummy, form) in zip(cells, table.head)]}
+                {
+                    "name": cells[0],
+                    "cells": [
+                        {"text": cell, "number": form not in ("name", "text")}
+                        for cell, (dummy, form) in zip(cells, table.head)
+                    ],
+                }
                 for cells in table.shown()
             ],
             # What pygal drew out of numbers and of labels that it escaped.

@@ -91,15 +91,18 @@ def use_row(one: t.Dict[str, t.Any]) -> Row:
 def use(doc: t.Dict[str, t.Any]) -> t.List[Table]:
     """Return the tables of utilization, hours and cost: of the fleet, then by each label."""
     meaning = (
-        "Mean over all GPU-hours; p95 is what the group stayed below in 95 % of the hours, the maximum is its busiest five "
-        "minutes. Hours and cost are of what was seen."
+        "Mean over all GPU-hours; p95 is what the group stayed below in 95 % of the hours, "
+        "the maximum is its busiest five minutes. Hours and cost are of what was seen."
     )
     found = [Table("fleet", "Fleet", meaning, list(USE), [use_row(doc["fleet"])])]
     for group, rows in doc["groups"].items():
-        order = rows if group != "node" else sorted(rows, key=lambda one: (one["utilization"]["mean"] or 0.0, one["name"]))
+        order = (
+            rows if group != "node" else sorted(rows, key=lambda one: (one["utilization"]["mean"] or 0.0, one["name"]))
+        )
         about = {
             "node": "The least used first.",
-            "team": "The team that a node belongs to; what the jobs of one team use on nodes of another is that node's.",
+            "team": "The team that a node belongs to; "
+            "what the jobs of one team use on nodes of another is that node's.",
         }.get(group, "")
         found.append(
             Table(
@@ -116,9 +119,10 @@ def use(doc: t.Dict[str, t.Any]) -> t.List[Table]:
 def trends(doc: t.Dict[str, t.Any]) -> Table:
     """Return the table of trends."""
     meaning = (
-        "Demand in GPUs that work, by day: its mean against %.0f %% of the GPUs, its 95th percentile (peak) against %.0f %%. The "
-        "earliest and the latest date bound the likely one with a confidence of 95 %%. To order by: the earliest date less the lead "
-        "time." % (doc["target"] * 100, doc["peak_target"] * 100)
+        "Demand in GPUs that work, by day: its mean against %.0f %% of the GPUs, "
+        "its 95th percentile (peak) against %.0f %%. The earliest and the latest date bound the likely one with a "
+        "confidence of 95 %%. To order by: the earliest date less the lead time."
+        % (doc["target"] * 100, doc["peak_target"] * 100)
     )
     head = [
         ("group", "text"),
@@ -135,8 +139,21 @@ def trends(doc: t.Dict[str, t.Any]) -> Table:
         ("latest", "text"),
         ("order by", "text"),
     ]
-    keys = ("days", "now_gpus", "capacity_gpus", "slope_gpus_a_day", "slope_error", "earliest", "likely", "latest", "order_by")
-    rows = [[one["group"], one["name"], one["measure"], SAID[one["status"]], *(one[key] for key in keys)] for one in doc["trends"]]
+    keys = (
+        "days",
+        "now_gpus",
+        "capacity_gpus",
+        "slope_gpus_a_day",
+        "slope_error",
+        "earliest",
+        "likely",
+        "latest",
+        "order_by",
+    )
+    rows = [
+        [one["group"], one["name"], one["measure"], SAID[one["status"]], *(one[key] for key in keys)]
+        for one in doc["trends"]
+    ]
     return Table("trends", "Trend", meaning, head, rows)
 
 
@@ -146,11 +163,22 @@ def drift(doc: t.Dict[str, t.Any]) -> Table:
     rows = []
     for group in doc["drift"]["groups"]:
         most = max(group["nodes"].values(), key=len)
-        odd = ["%s %s" % (node, driver) for driver, nodes in group["nodes"].items() if nodes is not most for node in nodes]
+        odd = [
+            "%s %s" % (node, driver) for driver, nodes in group["nodes"].items() if nodes is not most for node in nodes
+        ]
         said = ", ".join(odd[:8]) + (" and %d more" % (len(odd) - 8) if len(odd) > 8 else "")
-        rows.append([group["class"], group["model"], *(len(group["nodes"].get(driver, ())) or None for driver in drivers), said])
-    head = [("class", "name"), ("model", "name"), *((driver or UNTOLD, "whole") for driver in drivers), ("other than most", "text")]
-    return Table("drift", "Drivers", "Nodes of each class and model by their driver at the end of the window.", head, rows)
+        rows.append(
+            [group["class"], group["model"], *(len(group["nodes"].get(driver, ())) or None for driver in drivers), said]
+        )
+    head = [
+        ("class", "name"),
+        ("model", "name"),
+        *((driver or UNTOLD, "whole") for driver in drivers),
+        ("other than most", "text"),
+    ]
+    return Table(
+        "drift", "Drivers", "Nodes of each class and model by their driver at the end of the window.", head, rows
+    )
 
 
 def failures(doc: t.Dict[str, t.Any]) -> t.List[Table]:
@@ -160,7 +188,8 @@ def failures(doc: t.Dict[str, t.Any]) -> t.List[Table]:
         Table(
             "xids",
             "XIDs",
-            "By class of node, model, and what the XID asks for; app and warn are those of jobs. About: counted between scrapes.",
+            "By class of node, model, and what the XID asks for; "
+            "app and warn are those of jobs. About: counted between scrapes.",
             [("class", "name"), ("model", "name"), ("asks for", "text"), ("XIDs", "whole")],
             [[one["class"], one["model"], one["xid_class"], one["count"]] for one in found["xids"]],
         ),
@@ -192,7 +221,7 @@ def tables(doc: t.Dict[str, t.Any]) -> t.List[Table]:
 
 
 def csv_text(table: Table) -> str:
-    """Return a table as CSV: numbers as they are, nothing for what is not known, and no cell that a spreadsheet would compute."""
+    """Return a table as CSV: plain numbers, nothing for what is not known, no cell that a spreadsheet would compute."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([_cell(title) for title, dummy in table.head])
@@ -221,8 +250,17 @@ def headline(doc: t.Dict[str, t.Any]) -> str:
     if doc["verdict"] in ("enough", "unknown"):
         dates = sorted(one["order_by"] for one in doc["trends"] if one["order_by"] and one["verdict"] == "enough")
         return HEADLINES[doc["verdict"]] + ("; order by %s" % dates[0] if dates else "")
-    which = sorted({one["name"] if one["group"] == one["name"] else "%s %s" % (one["group"], one["name"] or UNTOLD) for one in worst})
-    return "%s: %s%s" % (HEADLINES[doc["verdict"]], ", ".join(which[:4]), " and %d more" % (len(which) - 4) if len(which) > 4 else "")
+    which = sorted(
+        {
+            one["name"] if one["group"] == one["name"] else "%s %s" % (one["group"], one["name"] or UNTOLD)
+            for one in worst
+        }
+    )
+    return "%s: %s%s" % (
+        HEADLINES[doc["verdict"]],
+        ", ".join(which[:4]),
+        " and %d more" % (len(which) - 4) if len(which) > 4 else "",
+    )
 
 
 def how(doc: t.Dict[str, t.Any]) -> t.List[t.Tuple[str, str]]:
@@ -231,8 +269,11 @@ def how(doc: t.Dict[str, t.Any]) -> t.List[t.Tuple[str, str]]:
     return [
         ("source", doc["source"]),
         ("environment", doc["environment"] or "all"),
-        ("window", "%s to %s, %s of %d hours seen" % (
-            doc["window"]["start"], doc["window"]["end"], doc["window"]["hours_seen"], doc["window"]["hours"])),
+        (
+            "window",
+            "%s to %s, %s of %d hours seen"
+            % (doc["window"]["start"], doc["window"]["end"], doc["window"]["hours_seen"], doc["window"]["hours"]),
+        ),
         ("price of a GPU-hour", price),
         ("lead time", "not given" if doc["lead_days"] is None else text.count(doc["lead_days"], "day")),
         ("target", "mean %.0f %%, peaks %.0f %%" % (doc["target"] * 100, doc["peak_target"] * 100)),
@@ -242,13 +283,25 @@ def how(doc: t.Dict[str, t.Any]) -> t.List[t.Tuple[str, str]]:
 
 def markdown_text(doc: t.Dict[str, t.Any]) -> str:
     """Return the report as Markdown."""
-    lines = ["# GPU capacity: %s" % doc["verdict"], "", markdown.escape(headline(doc)) + ".", "", "Made %s." % markdown.escape(doc["time"])]
-    lines += markdown.section("What it does not know", ["- `%s`: %s" % (one["id"], markdown.escape(one["text"])) for one in doc["notes"]])
+    lines = [
+        "# GPU capacity: %s" % doc["verdict"],
+        "",
+        markdown.escape(headline(doc)) + ".",
+        "",
+        "Made %s." % markdown.escape(doc["time"]),
+    ]
+    lines += markdown.section(
+        "What it does not know", ["- `%s`: %s" % (one["id"], markdown.escape(one["text"])) for one in doc["notes"]]
+    )
     for table in tables(doc):
         if table.rows:
             said = [markdown.escape(table.meaning), ""] if table.meaning else []
-            lines += markdown.section(table.title, said + markdown.table([title for title, dummy in table.head], table.shown()))
-    lines += markdown.section("How it was made", ["- %s: %s" % (markdown.escape(key), markdown.escape(value)) for key, value in how(doc)])
+            lines += markdown.section(
+                table.title, said + markdown.table([title for title, dummy in table.head], table.shown())
+            )
+    lines += markdown.section(
+        "How it was made", ["- %s: %s" % (markdown.escape(key), markdown.escape(value)) for key, value in how(doc)]
+    )
     return "\n".join(lines) + "\n"
 
 
@@ -256,7 +309,7 @@ SHORT = ("mean", "p95", "maximum", "GPU-hours", "cost")
 
 
 def summary(doc: t.Dict[str, t.Any]) -> t.List[str]:
-    """Return the lines that the playbook prints: the fleet and its groups but nodes, the trends, what is not known, and the verdict."""
+    """Return the lines that the playbook prints: groups but nodes, trends, what is not known, and the verdict."""
     rows = [["group", "name", *SHORT]]
     for table in use(doc):
         if table.name == "node":

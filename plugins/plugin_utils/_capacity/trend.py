@@ -23,7 +23,10 @@ MET, MEETS, UNCERTAIN, NOT_WITHIN = "met", "meets", "uncertain", "not_within"
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """The line: HEIGHT at day MIDDLE, SLOPE a day; SPREAD of the days around it; N days, whose distances have the sum of squares SXX."""
+    """A line of HEIGHT at day MIDDLE and SLOPE a day, and the SPREAD of N days around it.
+
+    SXX is the sum of squares of their distances from the middle, K how many errors an interval is wide.
+    """
 
     middle: float
     height: float
@@ -47,7 +50,7 @@ class Line:
 
 
 def t_quantile(p: float, freedom: int) -> float:
-    """Return the quantile of Student's distribution, by the expansion around the normal one; good to 0.001 from 5 degrees on."""
+    """Return the quantile of Student's distribution, expanded around the normal one: to 0.001 from 5 degrees on."""
     z = statistics.NormalDist().inv_cdf(p)
     terms = (
         (z**3 + z) / 4,

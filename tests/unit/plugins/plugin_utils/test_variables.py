@@ -29,7 +29,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[4]
 
 def act(hostvars, nodes=None, **task_vars):
     arguments = {"nodes": list(hostvars) if nodes is None else nodes, "rollout": task_vars.pop("rollout", True), "patterns": task_vars.pop("patterns", {}),
-                 "binding": task_vars.pop("binding", False), "values": task_vars.pop("values", True), "control": task_vars.pop("control", False)}
+                 "binding": task_vars.pop("binding", False), "values": task_vars.pop("values", True), "control": task_vars.pop("control", False),
+                 "prefix": task_vars.pop("prefix", "")}
     task = mock.Mock(args=arguments, async_val=0, check_mode=False, diff=False, action="x", environment=None)
     action = playbook_variables.ActionModule(task, mock.Mock(), mock.Mock(check_mode=False), DataLoader(), mock.Mock(), None)
     action._load_name = "x"

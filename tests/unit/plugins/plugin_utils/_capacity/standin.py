@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A stand-in for the HTTP API of Prometheus: it knows the report's own queries by their text and evaluates no PromQL."""
+"""A stand-in for the HTTP API of Prometheus: it knows the report's queries by their text and evaluates none."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def texts(environment):
 
 
 class Api:
-    """The API in front of a FLEET. BREAK may answer (status, body) in its place: it gets the name of the query and the number of the request."""
+    """The API in front of a FLEET. FAULT may answer (status, body) in its place, by query and number of the request."""
 
     def __init__(self, fleet, environment=""):
         self.fleet, self.known = fleet, texts(environment)

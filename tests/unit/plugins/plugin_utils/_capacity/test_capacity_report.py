@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The action capacity_report against a stand-in for Prometheus' API: what it writes, and each way in which it writes nothing."""
+"""The action capacity_report against a stand-in for Prometheus' API: what it writes, and when it writes nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def in_one_part(monkeypatch, request):
 
 
 def run(check=False, **arguments):
-    task = mock.Mock(args=arguments, check_mode=check, async_val=0, action="gpufleet.lifecycle.capacity_report", diff=False)
+    task = mock.Mock(
+        args=arguments, check_mode=check, async_val=0, action="gpufleet.lifecycle.capacity_report", diff=False
+    )
     action = capacity_report.ActionModule(task, mock.Mock(), mock.Mock(), DataLoader(), mock.Mock(), None)
     action._load_name = "capacity_report"
     return action.run(task_vars={})
@@ -100,17 +102,32 @@ def test_prometheus_that_is_away(tmp_path):
     with standin.serving(standin.Api(standin.Fleet())) as url:
         pass
     said = refused(run(url=url, dest=str(tmp_path / "d"), time=standin.TIME), tmp_path / "d", "away")
-    assert url[len("http://"):] in said and "capacity_prometheus_url" in said
+    assert url[len("http://") :] in said and "capacity_prometheus_url" in said
 
 
 FAULTS = [
-    ("error", lambda query: (422, {"status": "error", "errorType": "execution", "error": "query processing would load too many samples"})),
+    (
+        "error",
+        lambda query: (
+            422,
+            {"status": "error", "errorType": "execution", "error": "query processing would load too many samples"},
+        ),
+    ),
     ("error", lambda query: (200, b"<html>a portal</html>")),
     ("error", lambda query: (200, {"status": "success", "data": {"resultType": "scalar", "result": [0, "1"]}})),
     ("error", lambda query: (200, {"status": "success", "data": {"resultType": "matrix", "result": [{"metric": {}}]}})),
     ("error", lambda query: (302, b"")),
-    ("partial", lambda query: (200, {"status": "success", "warnings": ["a store is away"], "data": {"resultType": "matrix", "result": []}})),
-    ("partial", lambda query: (200, {"status": "success", "isPartial": True, "data": {"resultType": "matrix", "result": []}})),
+    (
+        "partial",
+        lambda query: (
+            200,
+            {"status": "success", "warnings": ["a store is away"], "data": {"resultType": "matrix", "result": []}},
+        ),
+    ),
+    (
+        "partial",
+        lambda query: (200, {"status": "success", "isPartial": True, "data": {"resultType": "matrix", "result": []}}),
+    ),
 ]
 
 
@@ -130,8 +147,18 @@ def test_a_remark_on_the_query_is_no_missing_data(tmp_path):
     api = standin.Api(standin.Fleet())
 
     def remark(query, number):
-        return (200, {"status": "success", "warnings": ["PromQL info: metric might not be a counter"],
-                      "data": {"resultType": "matrix", "result": []}}) if query == "xids" else None
+        return (
+            (
+                200,
+                {
+                    "status": "success",
+                    "warnings": ["PromQL info: metric might not be a counter"],
+                    "data": {"resultType": "matrix", "result": []},
+                },
+            )
+            if query == "xids"
+            else None
+        )
 
     api.fault = remark
     assert "no_xids" in report(tmp_path, api)["notes"]
@@ -159,7 +186,9 @@ def test_a_gap_is_said_and_counts_for_nothing(tmp_path):
 def test_a_history_that_begins_late_is_said_and_no_trend_is_told(tmp_path):
     result, doc = found(tmp_path, standin.Fleet(since=standin.END - 6 * standin.DAY), lead_days="30")
     assert {"no_history_before", "short_trend"} <= set(result["notes"]) and "gaps" not in result["notes"]
-    assert {(one["status"], one["earliest"], one["likely"], one["slope_gpus_a_day"]) for one in doc["trends"]} == {("too_short", None, None, None)}
+    assert {(one["status"], one["earliest"], one["likely"], one["slope_gpus_a_day"]) for one in doc["trends"]} == {
+        ("too_short", None, None, None)
+    }
     assert result["verdict"] == "unknown" and doc["fleet"]["gpu_hours"]["present"] == 12 * 144
 
 
@@ -175,7 +204,9 @@ def test_without_price_and_lead_time_neither_cost_nor_date_is_given(tmp_path):
     assert {"no_price", "no_lead_time"} <= set(result["notes"])
     assert doc["fleet"]["cost"] == {"all": None, "idle": None} and doc["price_gpu_hour"] is None
     fleet = doc["trends"][0]
-    assert (fleet["status"], fleet["order_by"]) == ("meets", None) and fleet["likely"] and result["verdict"] == "unknown"
+    assert (
+        (fleet["status"], fleet["order_by"]) == ("meets", None) and fleet["likely"] and result["verdict"] == "unknown"
+    )
     result, doc = found(tmp_path, grows, lead_days="3", price="0")
     assert not {"no_price", "no_lead_time"} & set(result["notes"]) and doc["fleet"]["cost"]["all"] == 0
 
@@ -190,7 +221,9 @@ def test_what_no_exporter_tells_is_said(tmp_path):
     fleet = standin.Fleet().without("allocated", "idle", "xids", "drivers", "hold_age", "busy")
     fleet.series["measured", ""] = fleet.series["measured", ""][:1]
     result, doc = found(tmp_path, fleet)
-    assert {"no_allocation", "no_idle", "no_xids", "no_drivers", "no_holds", "unmeasured", "stale_nodes"} <= set(result["notes"])
+    assert {"no_allocation", "no_idle", "no_xids", "no_drivers", "no_holds", "unmeasured", "stale_nodes"} <= set(
+        result["notes"]
+    )
     assert doc["fleet"]["gpu_hours"]["allocated"] is None and doc["fleet"]["cost"]["idle"] is None
 
 

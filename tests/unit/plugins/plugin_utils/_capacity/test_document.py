@@ -12,7 +12,16 @@ import xml.etree.ElementTree as etree
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._capacity import catalog, charts, document, fetch, fleet, page, tables, trend
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._capacity import (
+    catalog,
+    charts,
+    document,
+    fetch,
+    fleet,
+    page,
+    tables,
+    trend,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._capacity.history import Window
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import html
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._capacity import standin
@@ -60,7 +69,14 @@ def test_peaks_stand_beside_the_mean_and_hours_are_those_that_were_seen():
         "hours_seen": 480,
         "hours_share": 1.0,
         "utilization": {"mean": 0.25, "p95": 0.8, "maximum": 0.8},
-        "gpu_hours": {"present": 5760.0, "measured": 5760.0, "busy": 1440.0, "allocated": 2880.0, "idle": 1920.0, "idle_allocated": 960.0},
+        "gpu_hours": {
+            "present": 5760.0,
+            "measured": 5760.0,
+            "busy": 1440.0,
+            "allocated": 2880.0,
+            "idle": 1920.0,
+            "idle_allocated": 960.0,
+        },
         "cost": {"all": 14400.0, "idle": 4800.0},
     }
     assert {row["name"]: row["cost"] for row in doc["groups"]["team"]} == {
@@ -85,7 +101,12 @@ def test_a_trend_meets_its_capacity_and_the_order_comes_before_it():
     assert (one["status"], one["capacity_gpus"]) == ("meets", pytest.approx(7.2))
     assert one["slope_gpus_a_day"] == pytest.approx(0.12) and one["slope_error"] == 0
     assert one["earliest"] == one["likely"] == one["latest"] == "2027-01-11"
-    assert (one["order_by"], one["overdue_days"], one["verdict"], doc["verdict"]) == ("2027-01-07", 0, "enough", "enough")
+    assert (one["order_by"], one["overdue_days"], one["verdict"], doc["verdict"]) == (
+        "2027-01-07",
+        0,
+        "enough",
+        "enough",
+    )
     late = made(standin.Fleet(use=growing(0.01, 0.5)), lead_days="40", price="1")
     (one,) = [one for one in late["trends"] if (one["group"], one["measure"]) == ("fleet", "mean")]
     assert (one["order_by"], one["overdue_days"], late["verdict"]) == ("2026-12-02", 30, "order")
@@ -151,7 +172,10 @@ def test_the_worst_trend_decides():
 def test_nodes_that_differ_are_named():
     doc = made()
     assert doc["drift"]["drivers"] == ["535.216.03", "535.261.03"]
-    assert [(group["class"], group["model"], group["drifted"]) for group in doc["drift"]["groups"]] == [("infer", "a30", False), ("train", "h100", True)]
+    assert [(group["class"], group["model"], group["drifted"]) for group in doc["drift"]["groups"]] == [
+        ("infer", "a30", False),
+        ("train", "h100", True),
+    ]
     assert doc["drift"]["groups"][1]["nodes"] == {"535.216.03": ["n4"], "535.261.03": ["n1", "n3"]}
     assert tables.drift(doc).rows == [["infer", "a30", None, 1, ""], ["train", "h100", 1, 2, "n4 535.216.03"]]
 
@@ -185,7 +209,10 @@ HOSTILE = '<script>alert(1)</script>" onload="x'
 def hostile():
     given = standin.Fleet(use=growing(0.01, 0.5))
     for key, rows in given.series.items():
-        given.series[key] = [({name: HOSTILE if value == "blue" else value for name, value in labels.items()}, value) for labels, value in rows]
+        given.series[key] = [
+            ({name: HOSTILE if value == "blue" else value for name, value in labels.items()}, value)
+            for labels, value in rows
+        ]
     given.series["drivers", ""].append((dict(standin.NODES["n1"], driver="</style>"), standin.always(1)))
     given.series["hold_age", ""].append((dict(standin.NODES["n1"], node="=cmd()", kind="other"), standin.always(DAY)))
     return given
@@ -218,11 +245,19 @@ def test_charts_are_well_formed_named_and_have_no_id(given):
 
 def inside(drawing, kind):
     """Return the shapes of a KIND that stand for values."""
-    return [one for one in drawing.iter(charts.SVG + kind) if "reactive" in (one.get("class") or "") and "color" not in one.get("class")]
+    return [
+        one
+        for one in drawing.iter(charts.SVG + kind)
+        if "reactive" in (one.get("class") or "") and "color" not in one.get("class")
+    ]
 
 
 def test_every_value_has_its_bar_and_every_row_its_name_within_the_chart():
-    drawing = etree.fromstring(charts.bars("x", ["a", "b", ""], [("one", [1.0, 2.0, None]), ("two", [3.0, 4.0, 5.0]), ("three", [1.0, 1.0, 1.0])]))
+    drawing = etree.fromstring(
+        charts.bars(
+            "x", ["a", "b", ""], [("one", [1.0, 2.0, None]), ("two", [3.0, 4.0, 5.0]), ("three", [1.0, 1.0, 1.0])]
+        )
+    )
     drawn = [one for one in inside(drawing, "rect") if float(one.get("height")) > 0]
     assert len(drawn) == 8
     (legends,) = [one for one in drawing.iter(charts.SVG + "g") if one.get("class") == "legends"]
@@ -240,7 +275,11 @@ def test_of_many_groups_the_first_are_drawn_and_that_is_said():
 def test_a_gap_interrupts_the_line():
     def strokes(values):
         drawing = etree.fromstring(charts.lines("x", list("abcdef"), [("y", values)]))
-        return sum((one.get("d") or "").count("M") for one in drawing.iter(charts.SVG + "path") if "reactive" in (one.get("class") or ""))
+        return sum(
+            (one.get("d") or "").count("M")
+            for one in drawing.iter(charts.SVG + "path")
+            if "reactive" in (one.get("class") or "")
+        )
 
     assert strokes([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]) == 1 and strokes([1.0, 2.0, None, None, 5.0, 6.0]) == 2
 
@@ -253,7 +292,9 @@ def test_days_without_data_are_in_the_chart_as_gaps():
 
 def test_the_line_of_a_trend_ends_where_it_is_told(monkeypatch):
     drawn = {}
-    monkeypatch.setattr(charts, "lines", lambda title, labels, rows, percent=False: drawn.update({title: (labels, dict(rows))}) or "")
+    monkeypatch.setattr(
+        charts, "lines", lambda title, labels, rows, percent=False: drawn.update({title: (labels, dict(rows))}) or ""
+    )
     page.pictures(made(standin.Fleet(use=growing(0.01, 0.5))))
     labels, rows = next(found for title, found in drawn.items() if "(mean)" in title)
     assert (labels[0], labels[-1]) == ("2026-12-12", "2027-01-11")
@@ -270,11 +311,16 @@ def test_csv_has_numbers_as_they_are_and_computes_nothing():
     found = everything(hostile(), price="1")
     holds = list(csv.DictReader(io.StringIO(found["capacity_holds.csv"])))
     assert [row["node"] for row in holds] == ["n2", "n1", "'=cmd()"]
-    cells = [cell for name in found if name.endswith(".csv") for row in csv.reader(io.StringIO(found[name])) for cell in row]
+    cells = [
+        cell for name in found if name.endswith(".csv") for row in csv.reader(io.StringIO(found[name])) for cell in row
+    ]
     assert [cell for cell in cells if cell.startswith(("=", "+", "@"))] == []
     team = list(csv.DictReader(io.StringIO(found["capacity_team.csv"])))
     assert {row["team"] for row in team} == {HOSTILE, "red"} and float(team[0]["mean"]) > 0
-    assert list(csv.DictReader(io.StringIO(everything(standin.Fleet().without("price"))["capacity_fleet.csv"])))[0]["cost"] == ""
+    assert (
+        list(csv.DictReader(io.StringIO(everything(standin.Fleet().without("price"))["capacity_fleet.csv"])))[0]["cost"]
+        == ""
+    )
 
 
 def test_markdown_says_the_same_and_no_label_becomes_markup():

@@ -63,7 +63,9 @@ def test_nodes_add_up_in_their_groups_and_in_the_fleet():
         ("team", "red"): 2.0,
         ALL: 122.0,
     }
-    assert [found.hours_seen(key) for key in (("node", "a"), ("node", "b"), ("team", "blue"), ("team", "red"), ALL)] == [10, 10, 15, 1, 15]
+    assert [
+        found.hours_seen(key) for key in (("node", "a"), ("node", "b"), ("team", "blue"), ("team", "red"), ALL)
+    ] == [10, 10, 15, 1, 15]
     assert found.hourly["team", "blue"]["present"][7] == 12.0
 
 
@@ -110,7 +112,14 @@ def test_what_was_seen_and_the_gaps_are_the_window(seen):
 
 @pytest.mark.parametrize(
     "values, quantile",
-    [([], None), ([0.4], 0.4), ([0.0, 1.0], 0.95), (list(range(101)), 95.0), ([3.0] * 7, 3.0), ([5.0, 1.0, 3.0, 2.0, 4.0], 4.8)],
+    [
+        ([], None),
+        ([0.4], 0.4),
+        ([0.0, 1.0], 0.95),
+        (list(range(101)), 95.0),
+        ([3.0] * 7, 3.0),
+        ([5.0, 1.0, 3.0, 2.0, 4.0], 4.8),
+    ],
 )
 def test_the_quantile_is_that_of_prometheus(values, quantile):
     """Both interpolate between the two neighbours."""

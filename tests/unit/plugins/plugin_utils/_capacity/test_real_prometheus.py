@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The report's queries in a real Prometheus, Debian's: each parses, reads series that exist, and answers what is true of a history."""
+"""The report's queries in a real Prometheus, Debian's: each parses, reads known series, and answers what is true."""
 # Runs on main only: Prometheus is the machine's, and no ansible-core takes part.
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ KNOWN = set(monitoring.series()) | {rule["record"] for rule in monitoring.record
 
 
 def node(name, team, **more):
-    labels = dict({"environment": "prod", "rack": "r1", "node": name, "class": "train", "model": "h100", "team": team}, **more)
+    labels = dict(
+        {"environment": "prod", "rack": "r1", "node": name, "class": "train", "model": "h100", "team": team}, **more
+    )
     return ",".join('%s="%s"' % pair for pair in labels.items())
 
 
@@ -58,7 +60,8 @@ def series():
     gpus = [n1 + ',gpu="0",UUID="GPU-0"', n1 + ',gpu="1",UUID="GPU-1"', n2 + ',gpu="0",UUID="GPU-2"']
     idle = gpus[1]
     return {
-        "gpufleet:gpu_temperature:celsius": [(one, lambda time: 50) for one in gpus] + [(other + ',gpu="0",UUID="GPU-9"', lambda time: 50)],
+        "gpufleet:gpu_temperature:celsius": [(one, lambda time: 50) for one in gpus]
+        + [(other + ',gpu="0",UUID="GPU-9"', lambda time: 50)],
         "gpufleet:gpu_utilization:ratio": [(gpus[0], busy), (idle, lambda time: 0.0), (gpus[2], lambda time: 0.5)],
         "gpufleet:gpu_allocated": [(gpus[0], lambda time: 1), (idle, lambda time: 1 if time > END - DAY else None)],
         "gpufleet:gpu_idle": [(idle, lambda time: 0.0)],
@@ -68,8 +71,14 @@ def series():
             (n2 + ',reason="quarantine"', lambda time: 1 if time <= START + 10 * HOUR else 0),
             (n2 + ',reason="drain"', lambda time: 0),
         ],
-        "gpufleet_node_info": [(n1 + ',driver="535.1",kernel="6"', lambda time: 1), (n2 + ',driver="535.2",kernel="6"', lambda time: 1)],
-        "gpufleet_hold_age_seconds": [(n1 + ',kind="driver"', lambda time: time - START + 10 * DAY), (n2 + ',kind="driver"', lambda time: 0)],
+        "gpufleet_node_info": [
+            (n1 + ',driver="535.1",kernel="6"', lambda time: 1),
+            (n2 + ',driver="535.2",kernel="6"', lambda time: 1),
+        ],
+        "gpufleet_hold_age_seconds": [
+            (n1 + ',kind="driver"', lambda time: time - START + 10 * DAY),
+            (n2 + ',kind="driver"', lambda time: 0),
+        ],
         "gpufleet_held_security_updates": [(n1 + ',kind="driver"', lambda time: 4)],
         "gpufleet_textfile_timestamp_seconds": [(n1, lambda time: time - 30), (n2, lambda time: START)],
     }
@@ -95,7 +104,10 @@ def doc(tmp_path_factory):
     (base / "history").write_text(openmetrics(), encoding="utf-8")
     done = subprocess.run(
         ["promtool", "tsdb", "create-blocks-from", "openmetrics", "--quiet", str(base / "history"), str(base / "data")],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        universal_newlines=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout
     (base / "prometheus.yml").write_text("{}\n", encoding="utf-8")
@@ -109,11 +121,18 @@ def doc(tmp_path_factory):
 
 
 def test_every_query_parses(tmp_path):
-    rules = [{"record": "x:%s:%d" % (query, number), "expr": expr} for number, (query, dummy, expr) in enumerate(EXPRESSIONS)]
-    (tmp_path / "rules.yml").write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": rules}]}), encoding="utf-8")
+    rules = [
+        {"record": "x:%s:%d" % (query, number), "expr": expr} for number, (query, dummy, expr) in enumerate(EXPRESSIONS)
+    ]
+    (tmp_path / "rules.yml").write_text(
+        yaml.safe_dump({"groups": [{"name": "queries", "rules": rules}]}), encoding="utf-8"
+    )
     done = subprocess.run(
         ["promtool", "check", "rules", str(tmp_path / "rules.yml")],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        universal_newlines=True,
+        check=False,
     )
     assert done.returncode == 0 and "%d rules found" % len(EXPRESSIONS) in done.stdout, done.stdout
 
@@ -125,7 +144,7 @@ def test_every_series_of_a_query_is_written_by_something(query, group, expr):
 
 
 def test_no_query_counts_a_job_or_an_instance_of_mig_as_a_gpu():
-    """Raw series of GPUs are many for each; the recorded ones are one, and the node's own have the GPU's labels alone."""
+    """Raw series are many for each GPU; the recorded ones are one, and the node's own have its labels alone."""
     assert [(query, expr) for query, dummy, expr in EXPRESSIONS if "DCGM_" in expr] == []
 
 
@@ -137,7 +156,10 @@ def test_hours_are_those_that_were_seen_of_the_environment_that_was_asked_for(do
     assert hours["allocated"] == pytest.approx(66 + 24, abs=0.5)
     assert hours["idle"] == pytest.approx(66, abs=0.5) and hours["idle_allocated"] == pytest.approx(24, abs=0.5)
     assert doc["fleet"]["cost"]["all"] == pytest.approx(2 * 3 * 66, abs=1)
-    assert [(gap["start"], gap["hours"]) for gap in doc["window"]["gaps"]] in ([("2026-10-30T06:00:00Z", 6)], [("2026-10-30T07:00:00Z", 5)])
+    assert [(gap["start"], gap["hours"]) for gap in doc["window"]["gaps"]] in (
+        [("2026-10-30T06:00:00Z", 6)],
+        [("2026-10-30T07:00:00Z", 5)],
+    )
 
 
 def test_the_peak_of_a_group_is_that_of_all_its_gpus_at_once(doc):
@@ -150,7 +172,9 @@ def test_the_peak_of_a_group_is_that_of_all_its_gpus_at_once(doc):
 
 def test_every_group_adds_up_to_the_fleet(doc):
     for rows in doc["groups"].values():
-        assert sum(row["gpu_hours"]["busy"] for row in rows) == pytest.approx(doc["fleet"]["gpu_hours"]["busy"], abs=0.1)
+        assert sum(row["gpu_hours"]["busy"] for row in rows) == pytest.approx(
+            doc["fleet"]["gpu_hours"]["busy"], abs=0.1
+        )
 
 
 def test_xids_before_and_after_a_reboot_are_counted(doc):
@@ -160,6 +184,9 @@ def test_xids_before_and_after_a_reboot_are_counted(doc):
 def test_lost_hours_drivers_holds_and_stale_nodes_are_told(doc):
     (lost,) = doc["failures"]["out_of_service"]
     assert (lost["model"], lost["reason"]) == ("a30", "quarantine") and lost["node_hours"] == pytest.approx(10, abs=0.2)
-    assert [(group["model"], group["nodes"]) for group in doc["drift"]["groups"]] == [("a30", {"535.2": ["n2"]}), ("h100", {"535.1": ["n1"]})]
+    assert [(group["model"], group["nodes"]) for group in doc["drift"]["groups"]] == [
+        ("a30", {"535.2": ["n2"]}),
+        ("h100", {"535.1": ["n1"]}),
+    ]
     assert doc["holds"] == [{"node": "n1", "kind": "driver", "age_days": 13.0, "security_updates": 4}]
     assert [note["id"] for note in doc["notes"]] == ["gaps", "no_lead_time", "short_trend", "stale_nodes"]

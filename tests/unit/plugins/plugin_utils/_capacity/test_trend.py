@@ -52,7 +52,9 @@ TABLE = [
 ]
 
 
-@pytest.mark.parametrize("points, capacity, today, status, likely", [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
+@pytest.mark.parametrize(
+    "points, capacity, today, status, likely", [row[1:] for row in TABLE], ids=[row[0] for row in TABLE]
+)
 def test_what_is_told(points, capacity, today, status, likely):
     found = told(points, capacity, today)
     assert (found["status"], found["likely"]) == (status, likely)
@@ -81,7 +83,9 @@ def test_days_that_resemble_each_other_tell_less():
 
 def test_the_error_is_that_of_least_squares():
     """By the textbook's formula, of points whose neighbours differ."""
-    points = [(day, value) for day, value in enumerate([3.0, 1.0, 4.0, 2.0, 5.0, 2.5, 5.5, 3.0, 6.0, 4.5, 6.5, 4.0, 8.0, 5.0])]
+    points = [
+        (day, value) for day, value in enumerate([3.0, 1.0, 4.0, 2.0, 5.0, 2.5, 5.5, 3.0, 6.0, 4.5, 6.5, 4.0, 8.0, 5.0])
+    ]
     xs, ys = zip(*points)
     slope, intercept = statistics.linear_regression(xs, ys)
     residual = sum((y - intercept - slope * x) ** 2 for x, y in points)
@@ -121,7 +125,7 @@ def test_nothing_is_told_that_the_days_with_data_do_not_bear(days, seed, slope, 
 
 @given(days=st.sets(st.integers(0, 59), min_size=LEAST, max_size=59), seed=st.integers(0, 200))
 def test_a_gap_is_as_if_its_days_had_never_been(days, seed):
-    """A missing day is no zero and no repeated value: what is told is a function of the days that are there, and they are no more."""
+    """A missing day is no zero and no repeated value: what is told is of the days that are there."""
     assume(max(days) >= 59 - catalog.limit("trend_age_max"))
     points = noisy(0.3, 1, sorted(days), seed)
     found = told(points, 40.0, 59)

@@ -14,21 +14,15 @@ version_added: 0.1.0
 description:
   - Asks the HTTP API of Prometheus for what the recording rules of the role C(gpu_monitoring) wrote, and writes
     C(capacity.json) (schema C(gpufleet.capacity/1)), C(capacity.md), the self-contained page C(capacity.html) with
-    charts, and
-    a C(capacity_TABLE.csv) for each table. No node is contacted.
-  - Utilization of the fleet and of each group has its 95th percentile and its maximum beside its mean. GPU-hours,
-    their cost,
-    and the cost of idle GPUs are sums of what was seen; hours without data count for nothing, and the report says
-    which they
-    are.
+    charts, and a C(capacity_TABLE.csv) for each table. No node is contacted.
+  - Utilization of the fleet and of each group has its 95th percentile and its maximum beside its mean. GPU-hours, their
+    cost, and the cost of idle GPUs are sums of what was seen; hours without data count for nothing, and the report says
+    which they are.
   - A trend is a straight line through the daily demand of the fleet, of each model and of each class. It is told with
-    its
-    error, the earliest, likely and latest day on which it meets the capacity, and by when to order. With too little
-    history,
-    or without recent data, none is told.
+    its error, the earliest, likely and latest day on which it meets the capacity, and by when to order. With too little
+    history, or without recent data, none is told.
   - Each file is replaced whole, after every question was answered. Any answer that is missing or not whole fails the
-    task, and
-    the report that was there stays.
+    task, and the report that was there stays.
 requirements:
   - pygal >= 3.0.5 (on the controller, for the charts)
 attributes:
@@ -46,9 +40,8 @@ author:
 options:
   url:
     description:
-      - The base of the HTTP API of Prometheus, or of what speaks it, such as V(https://prometheus.example.com).
-        Without user and
-        password.
+      - The base of the HTTP API of Prometheus, or of what speaks it, such as V(https://prometheus.example.com). Without
+        user and password.
     type: str
     required: true
   headers:
@@ -70,8 +63,7 @@ options:
   groups:
     description:
       - The labels of nodes by which utilization, hours and cost are told, among V(node), V(rack), V(model), V(class),
-        V(team)
-        and V(environment).
+        V(team) and V(environment).
       - Trends are told of those of V(model) and V(class) that are among them.
     type: list
     elements: str
@@ -85,8 +77,7 @@ options:
     description:
       - The price of an hour of a GPU, in the currency of your choice.
       - C(gpufleet:price_gpu_hour) of Prometheus if it is empty, which is the threshold C(price_gpu_hour) of
-        C(gpu_monitoring). If
-        that is not there either, no cost is given.
+        C(gpu_monitoring). If that is not there either, no cost is given.
     type: str
     default: ''
   lead_days:
@@ -119,8 +110,7 @@ options:
   time:
     description:
       - When the report is made, in UTC, such as V(2026-12-31T12:00:00Z). Now, if it is not given. The window ends with
-        the last
-        whole hour before it.
+        the last whole hour before it.
     type: str
 seealso:
   - module: gpufleet.lifecycle.health_report
@@ -144,8 +134,7 @@ RETURN = r"""
 verdict:
   description:
     - V(met) if any demand has met its capacity, V(order) if any is to be ordered for by now, V(unknown) if that of any
-      cannot be
-      told, else V(enough).
+      cannot be told, else V(enough).
   returned: when the report could be made
   type: str
   sample: enough
@@ -167,11 +156,9 @@ files:
   sample: {capacity.json: /var/lib/gpufleet-controller/capacity/capacity.json}
 code:
   description:
-    - Why there is no report. V(option), an option cannot be used. V(library), pygal is missing. V(away), Prometheus
-      did not answer.
-      V(error), it answered an error, or was none. V(partial), its answer was not whole. V(empty), it has no history of
-      GPUs.
-      V(directory), the report cannot be written.
+    - Why there is no report. V(option), an option cannot be used. V(library), pygal is missing. V(away), Prometheus did
+      not answer. V(error), it answered an error, or was none. V(partial), its answer was not whole. V(empty), it has no
+      history of GPUs. V(directory), the report cannot be written.
   returned: when it failed
   type: str
   sample: away
@@ -199,9 +186,8 @@ ARGUMENT_SPEC = dict(
 def main():
     module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
     module.fail_json(
-        msg="capacity_report runs on the controller, as an action plugin of the collection gpufleet.lifecycle, which
-        was not found: "
-        "call it by its full name, gpufleet.lifecycle.capacity_report, in a task."
+        msg="capacity_report runs on the controller, as an action plugin of the collection gpufleet.lifecycle, which was "
+        "not found: call it by its full name, gpufleet.lifecycle.capacity_report, in a task."
     )
 
 

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The charts of the capacity report as inline SVG, drawn by pygal.
 
-Why pygal: it is pure Python without anything to compile, draws SVG and nothing else, needs no network, and is kept: there
-since 2012, 3.1.3 is of June 2026, and Debian, Gentoo and Alpine package it. matplotlib would bring NumPy and compiled code
-for a few charts; Plotly, Bokeh and Altair draw in the browser, with megabytes of script.
+Why pygal: it is pure Python without anything to compile, draws SVG and nothing else, needs no network, and is kept:
+there since 2012, 3.1.3 is of June 2026, and Debian, Gentoo and Alpine package it. matplotlib would bring NumPy and
+compiled code for a few charts; Plotly, Bokeh and Altair draw in the browser, with megabytes of script.
 
 What pygal puts into a chart for a page of its own is taken out: its script, which it would load from elsewhere, its
 style, which the page's policy refuses (capacity.css has the page's own), comments with a date, and the drawing of its

@@ -34,7 +34,7 @@ class CapacityError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """What an operator asks for, checked."""
+    """The options of the report, checked."""
 
     url: str
     days: int

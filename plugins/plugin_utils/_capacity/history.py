@@ -52,7 +52,7 @@ class Window:
 
 
 class History:
-    """What was seen. GROUPS are labels; what is seen of a node counts for its groups and for the whole fleet."""
+    """Samples added up by group. GROUPS are labels; a node counts for its groups and for the whole fleet."""
 
     def __init__(self, window: Window, groups: t.Iterable[str]):
         self.window = window

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a report does not know, and why: each note has an id. Pure."""
+"""Notes on what a report does not know, and why; each has an id. Pure."""
 
 from __future__ import annotations
 

@@ -66,6 +66,7 @@ class ActionModule(ActionBase):
                 failed[node] = value_of(found, node, _variables.INVENTORY_FAILED)
         _variables.refuse_failed_inventory(failed)
         _variables.refuse_lost_words(lost)
+        _variables.refuse_misspelt(given, arguments["prefix"])
         for mine in arguments["patterns"]:
             _variables.refuse_common(given, mine)
             _variables.refuse_other_playbook(given, mine)

@@ -64,6 +64,13 @@ options:
         C(upgrade_hosts) for C(bringup), which would take all of its nodes instead.
     type: dict
     default: {}
+  prefix:
+    description:
+      - What the names of the playbook's variables begin with, such as C(capacity_), where those of an inventory may begin likewise.
+        A name of the command line that begins so and is none of them is refused, with the nearest one that there is; the inventory
+        is not judged by it.
+    type: str
+    default: ''
 seealso:
   - module: gpufleet.lifecycle.rollout_plan
 """
@@ -95,6 +102,7 @@ ARGUMENT_SPEC = dict(
     values=dict(type="bool", default=True),
     control=dict(type="bool", default=False),
     patterns=dict(type="dict", default={}),
+    prefix=dict(type="str", default=""),
 )
 
 

@@ -24,7 +24,10 @@ ROLLOUT = tuple(sorted(
     + ["rollout_id", "rollout_version", "rollout_domain_prefix", "rollout_report_dir"]))
 # Variables of the playbooks that are neither a role's nor a rollout's.
 PLAYBOOKS = (
-    "bringup_container_toolkit", "bringup_hosts", "bringup_reboot_timeout", "holds_hosts", "holds_max_days", "mig_hosts", "monitoring_hosts",
+    "bringup_container_toolkit", "bringup_hosts", "bringup_reboot_timeout",
+    "capacity_days", "capacity_environment", "capacity_groups", "capacity_headers", "capacity_lead_days", "capacity_peak_target",
+    "capacity_price_gpu_hour", "capacity_prometheus_url", "capacity_report_dir", "capacity_report_mode", "capacity_target", "capacity_timeout",
+    "holds_hosts", "holds_max_days", "mig_hosts", "monitoring_hosts",
     "precheck_baseline_dir", "precheck_expected_driver_version", "precheck_hosts", "precheck_report_dir", "precheck_report_mode", "prestage_hosts",
     "quarantine_hosts", "quarantine_reason", "quarantine_user",
     "recover_gpu_actions", "recover_gpu_hosts", "recover_gpu_user", "return_to_service_baseline_dir", "return_to_service_hosts",
@@ -152,6 +155,15 @@ def refuse_common(given, mine):
         if mine in COMMON and name != mine and name.startswith(COMMON[mine]):
             raise VariableError("%s is on the command line (-e), and is no variable of the playbook %s: did you mean %s? %s" % (
                 name, COMMON[mine].rstrip("_"), mine, END))
+
+
+def refuse_misspelt(given, prefix):
+    """Refuse a name of the command line, in GIVEN, that begins with the PREFIX of a playbook's variables and is none of them."""
+    mine = [name for name in PLAYBOOKS if name.startswith(prefix)]
+    for name in sorted(name for name in given if isinstance(name, str)):
+        if prefix and name.startswith(prefix) and name not in mine:
+            raise VariableError("%s is on the command line (-e), and is no variable of the playbook %s: did you mean %s? %s" % (
+                name, prefix.rstrip("_"), (difflib.get_close_matches(name, mine, 1, 0) or mine)[0], END))
 
 
 def refuse_kept(names, roles):

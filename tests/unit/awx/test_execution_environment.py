@@ -21,6 +21,7 @@ BRINGS = {
     "markupsafe": None,
     "yaml": None,
     "kubernetes": "kubernetes",
+    "pygal": "pygal",
     "pynvml": "nvidia-ml-py",
     "sqlalchemy": "sqlalchemy",
     "urllib3": "urllib3",

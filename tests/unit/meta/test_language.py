@@ -30,6 +30,7 @@ PLACES = (
     "plugins/module_utils/_packages/keyring.py",
     "plugins/module_utils/_packages/package*.py",
     "plugins/plugin_utils/_report/*.py",
+    "plugins/plugin_utils/_capacity/*.py",
 )
 # Places whose docstrings say "Return ...", not what, whether or who.
 DECLARATIVE = (
@@ -38,6 +39,7 @@ DECLARATIVE = (
     "plugins/module_utils/_driver/*.py",
     "plugins/module_utils/_packages/*.py",
     "plugins/plugin_utils/_report/*.py",
+    "plugins/plugin_utils/_capacity/*.py",
 )
 
 

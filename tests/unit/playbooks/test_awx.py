@@ -13,6 +13,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
 from ansible_collections.gpufleet.lifecycle.tests.unit.awx import data
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import awxrunner, collection, test_quarantine
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.conftest import NEW, OLD, Fleet
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._capacity import standin
 
 ROLLOUT = "upgrade-" + NEW
 # What the other playbooks have beside an upgrade.
@@ -22,6 +23,8 @@ MORE = (
     "plugins/action/health_report.py",
     "plugins/modules/health_report.py",
     "plugins/module_utils/_health",
+    "plugins/action/capacity_report.py",
+    "plugins/modules/capacity_report.py",
 )
 
 
@@ -79,6 +82,8 @@ def jobs(awx, url):
     job("return", "return_to_service", return_to_service_hosts="a2")
     job("recover", "recover_gpu", recover_gpu_hosts="a1")
     job("monitoring", "monitoring")
+    with standin.serving(standin.Api(standin.Fleet())) as prometheus:
+        job("capacity", "capacity", capacity_prometheus_url=prometheus, capacity_days=2)
     return found
 
 
@@ -162,6 +167,11 @@ def test_a_node_goes_into_quarantine_and_comes_back(jobs, awx):
 def test_a_healthy_node_is_not_recovered_and_no_prometheus_is_no_success(jobs):
     assert jobs["recover"].drivers == [OLD, NEW] and jobs["recover"].changed() == []
     assert jobs["monitoring"].rc == 2 and "gpu_monitoring" in jobs["monitoring"].words
+
+
+def test_capacity_is_told_in_the_output_of_the_job(jobs):
+    assert jobs["capacity"].rc == 0 and jobs["capacity"].changed() == []
+    assert "no_lead_time" in jobs["capacity"].words and "unknown: " in jobs["capacity"].words
 
 
 def test_every_template_was_run(jobs, awx):

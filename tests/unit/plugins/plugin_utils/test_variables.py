@@ -29,7 +29,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[4]
 
 def act(hostvars, nodes=None, **task_vars):
     arguments = {"nodes": list(hostvars) if nodes is None else nodes, "rollout": task_vars.pop("rollout", True), "patterns": task_vars.pop("patterns", {}),
-                 "binding": task_vars.pop("binding", False), "values": task_vars.pop("values", True), "control": task_vars.pop("control", False)}
+                 "binding": task_vars.pop("binding", False), "values": task_vars.pop("values", True), "control": task_vars.pop("control", False),
+                 "prefix": task_vars.pop("prefix", "")}
     task = mock.Mock(args=arguments, async_val=0, check_mode=False, diff=False, action="x", environment=None)
     action = playbook_variables.ActionModule(task, mock.Mock(), mock.Mock(check_mode=False), DataLoader(), mock.Mock(), None)
     action._load_name = "x"
@@ -219,6 +220,17 @@ def test_a_common_word_is_refused_on_the_command_line_alone(mine, given, refused
         result = act({"a": {}}, rollout=False, patterns={mine: "all"}, groups={"all": ["a"]})
     assert bool(result.get("failed")) == bool(refused) and result.get("msg", refused).startswith(refused), result.get("msg")
     assert not act({"a": {"monitoring_host": 1}}, rollout=False, patterns={mine: "all"}, groups={"all": ["a"]}).get("failed"), "an inventory's own"
+
+
+@pytest.mark.parametrize("given, refused", [
+    ({"capacity_lead_day": 1}, "capacity_lead_days"), ({"capacity_url": "x"}, "capacity_"), ({"capacity_days": 1, "capacitance": 1, 7: 1}, ""),
+])
+def test_a_playbook_whose_prefix_is_a_common_word_judges_the_command_line_by_it(given, refused):
+    with mock.patch.object(playbook_variables, "load_extra_vars", return_value=given):
+        result = act({"localhost": {}}, rollout=False, values=False, prefix="capacity_")
+        assert not act({"localhost": {}}, rollout=False, values=False).get("failed"), "another playbook does not read it"
+    assert bool(result.get("failed")) == bool(refused) and refused in result.get("msg", "")
+    assert not act({"localhost": {"capacity_tb": 1}}, rollout=False, values=False, prefix="capacity_").get("failed"), "an inventory's own"
 
 
 def test_every_result_of_the_roles_is_kept_for_them():

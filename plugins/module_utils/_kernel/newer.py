@@ -2,9 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The XIDs and SXids that were logged since a position, for who asks every minute: what was read before is not taken apart again.
+"""The XIDs and SXids that were logged since a position, for who asks every minute: older records are not parsed again.
 
-As long as the kernel's ring holds all records since the position they are all that is looked at. Where it does not, the whole log is read.
+As long as the kernel's ring holds all records since the position they are all that is looked at. Where it does not, the
+whole log is read.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ KINDS = ("xid", "sxid")
 
 
 def read(root, runner, position, clock=time.monotonic):
-    """``{"boot_id", "position", "complete", "events", "suppressed", "gpus"}``, as kernel_log answers them; events may begin before the position."""
+    """``{"boot_id", "position", "complete", "events", "suppressed", "gpus"}``, as kernel_log answers them."""
     boot_id = files.read_line(files.under(root, "/proc/sys/kernel/random/boot_id")) or None
     seq = position.get("seq") if position and position.get("boot_id") == boot_id else None
     if boot_id is not None and seq is not None:
@@ -32,7 +33,12 @@ def read(root, runner, position, clock=time.monotonic):
 
 def whole(ring, position):
     """Whether RING holds all records since POSITION, and is the log that it was taken of."""
-    if ring.state != "ok" or not ring.records or ring.records[0].seq > position["seq"] + 1 or ring.records[-1].seq < position["seq"]:
+    if (
+        ring.state != "ok"
+        or not ring.records
+        or ring.records[0].seq > position["seq"] + 1
+        or ring.records[-1].seq < position["seq"]
+    ):
         return False
     if any(record.seq == position["seq"] and record.monotonic_us > position["monotonic_us"] for record in ring.records):
         return False
@@ -41,7 +47,10 @@ def whole(ring, position):
 
 
 def _since(records, boot_id, position):
-    first = max(0, next((number for number, record in enumerate(records) if record.seq > position["seq"]), len(records)) - BEFORE)
+    first = max(
+        0,
+        next((number for number, record in enumerate(records) if record.seq > position["seq"]), len(records)) - BEFORE,
+    )
     scanner = kernel_lines.Scanner()
     events = []
     for record in kmsg.joined(records[first:]):
@@ -50,6 +59,10 @@ def _since(records, boot_id, position):
                 events.append(dict(event, seq=record.seq, monotonic_us=record.monotonic_us))
     newest = max([position["monotonic_us"]] + [record.monotonic_us for record in records])
     return {
-        "boot_id": boot_id, "position": {"boot_id": boot_id, "seq": records[-1].seq, "monotonic_us": newest}, "complete": True,
-        "events": events, "suppressed": [], "gpus": scanner.uuids,
+        "boot_id": boot_id,
+        "position": {"boot_id": boot_id, "seq": records[-1].seq, "monotonic_us": newest},
+        "complete": True,
+        "events": events,
+        "suppressed": [],
+        "gpus": scanner.uuids,
     }

@@ -2,10 +2,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the node's own series need and one reading does not tell: counters of this boot, and since when updates are held out. Pure.
+"""What one reading does not tell the node's own series: counters of this boot, since when updates are held out. Pure.
 
-The kernel log forgets, so each run adds what was logged since the run before to what that run knew. Both lie in one document
-(gpufleet.textfile-state/1), which the run before wrote; one that cannot be used is as if there were none.
+The kernel log forgets, so each run adds what was logged since the run before to what that run knew. Both lie in one
+document (gpufleet.textfile-state/1), which the run before wrote; one that cannot be used is as if there were none.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from . import series
 SCHEMA = "gpufleet.textfile-state/1"
 # What the table of XIDs only records.
 NOT_COUNTED = "ok"
-# A code that the table does not have, or a line that cannot be taken apart, keeps the node out of service (see xid_rules).
+# A code that the table does not have, or a line that cannot be taken apart, as xid_rules has it.
 UNKNOWN_CODE = "hold"
-# Any process of root may write lines like the driver's: places that are no GPU that NVML knows are counted apart up to here.
+# Any process of root may write lines like the driver's: so many places that are no GPU of NVML's are counted apart.
 MOST_STRANGERS = 4
 NOWHERE = ""
 
@@ -29,12 +29,19 @@ NOWHERE = ""
 def fresh(boot_id: Optional[str]) -> Dict[str, Any]:
     """The document of a node of which nothing is known yet."""
     return {
-        "schema": SCHEMA, "boot_id": boot_id, "position": None, "gpus": {}, "xids": None, "sxids": {}, "updates": {}, "holds": None
+        "schema": SCHEMA,
+        "boot_id": boot_id,
+        "position": None,
+        "gpus": {},
+        "xids": None,
+        "sxids": {},
+        "updates": {},
+        "holds": None,
     }
 
 
 def of_boot(kept: Any, boot_id: Optional[str]) -> Dict[str, Any]:
-    """The document KEPT by the run before, as far as it holds in the boot BOOT_ID: counters begin again with each boot."""
+    """The document KEPT by the run before, as far as it holds in the boot BOOT_ID: each boot begins to count again."""
     state = fresh(boot_id)
     if series.item(kept, "schema") != SCHEMA:
         return state
@@ -81,7 +88,7 @@ def after(state: Mapping[str, Any], found: Mapping[str, Any], table: Any) -> Dic
 
 
 def classes(table: Any) -> Optional[Dict[int, str]]:
-    """The class of each XID of the TABLE; None if the table is damaged: then nothing is counted, and nothing is lost."""
+    """The class of each XID of the TABLE; None if it is damaged: then nothing is counted, and nothing is lost."""
     try:
         return dict((entry["xid"], entry["gate"]) for entry in table["codes"])
     except (TypeError, KeyError):
@@ -90,14 +97,28 @@ def classes(table: Any) -> Optional[Dict[int, str]]:
 
 def _count(new: Dict[str, Any], log: Any, known: Optional[Dict[int, str]]) -> None:
     """Add the XIDs and SXids of the kernel LOG since the position of NEW, and move it."""
-    if known is None or not isinstance(log, dict) or log.get("position") is None or log.get("boot_id") != new["boot_id"]:
+    if (
+        known is None
+        or not isinstance(log, dict)
+        or log.get("position") is None
+        or log.get("boot_id") != new["boot_id"]
+    ):
         return
     since, uuids = new["position"], log.get("gpus") or {}
     new["xids"] = dict((place, _copied(row)) for place, row in (new["xids"] or {}).items())
     new["sxids"] = dict(new["sxids"])
     for event in log["events"]:
         if _later(event, since):
-            _add(new, known, uuids, event["kind"], event.get("pci") or event.get("uuid"), event.get("xid"), event.get("fatal"), 1)
+            _add(
+                new,
+                known,
+                uuids,
+                event["kind"],
+                event.get("pci") or event.get("uuid"),
+                event.get("xid"),
+                event.get("fatal"),
+                1,
+            )
     for entry in log["suppressed"]:
         if since is None or entry["last_us"] > since["monotonic_us"]:
             # How bad an SXid was is not known of those that are only counted: as bad as the first of its kind.
@@ -149,7 +170,7 @@ def _add(
 
 
 def located(new: Mapping[str, Any], uuids: Mapping[str, str], where: Optional[str]) -> Any:
-    """(place, UUID) to count what was logged of WHERE, a PCI address or a UUID, at: a GPU that NVML knew in this boot, if it is one."""
+    """(place, UUID) of WHERE, a PCI address or a UUID of the log: a GPU that NVML knew in this boot, if it is one."""
     address = kernel_lines.address(where)
     uuid = uuids.get(address, "") if address else where or ""
     for place, gpu in new["gpus"].items():
@@ -163,7 +184,7 @@ def located(new: Mapping[str, Any], uuids: Mapping[str, str], where: Optional[st
 
 
 def updates(known: Mapping[str, Any], holds: Mapping[str, Any], now: float) -> Dict[str, float]:
-    """Since when each security update is known to be held out, by package and version: no package manager records it."""
+    """Since when each security update is known to be held out, by package and version: nothing else records it."""
     result = {}
     for kind in series.KINDS:
         for row in holds[kind]:

@@ -60,7 +60,7 @@ def read(
     take: Callable[..., Dict[str, Any]] = snapshot.take,
     uname: Callable[[], Any] = os.uname,
 ) -> Dict[str, Any]:
-    """The parts by name, None for one that is not known, and "problems", which says why. STATE is what the run before knew."""
+    """The parts by name, None for one that is not known; "problems" says why. STATE is what the run before knew."""
     runner = runner or Runner()
     found: Dict[str, Any] = {"now": int(now), "problems": {}}
     for name, reader in (
@@ -161,8 +161,10 @@ def document(path: str) -> Any:
 
 
 def changed(directories: Tuple[str, ...]) -> Optional[List[str]]:
-    """The files that differ from the digests which roles wrote into *.sha256 of DIRECTORIES; None where there is no such list."""
-    lists = sorted(path for directory in directories for path in glob.glob(os.path.join(glob.escape(directory), "*.sha256")))
+    """The files that differ from the digests in the lists *.sha256 of DIRECTORIES; None without such a list."""
+    lists = sorted(
+        path for directory in directories for path in glob.glob(os.path.join(glob.escape(directory), "*.sha256"))
+    )
     if not lists:
         return None
     wrong = set()

@@ -4,8 +4,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The node's own series in Prometheus' text format: what was read and counted in, samples and their text out. Pure.
 
-A sample is (labels, value). What is not known has no sample. The contract (gpufleet.node-series/1) is the collection's data
-file node_series.json: a sample that it does not know is refused, so that no rule waits for a series of another name.
+A sample is (labels, value). What is not known has no sample. The contract (gpufleet.node-series/1) is the
+collection's data file node_series.json: a sample that it does not know is refused, so that no rule waits for a series
+of another name.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class ContractError(Exception):
 
 
 def samples(found: Mapping[str, Any], counted: Mapping[str, Any]) -> Samples:
-    """All samples of a node, by name without PREFIX: of the reading FOUND (see readings) and of what is COUNTED (see counts)."""
+    """All samples of a node, by name without PREFIX: of the reading FOUND (see readings) and what is COUNTED."""
     result: Samples = {"textfile_timestamp_seconds": [({}, found["now"])], "nvml_answers": [({}, int(answers(found)))]}
     for part in (_node, _gpus, _verdict, _log, _service, _holds):
         result.update(part(found, counted))
@@ -83,7 +84,7 @@ def _node(found: Mapping[str, Any], counted: Mapping[str, Any]) -> Samples:
 
 
 def next_kernel(found: Mapping[str, Any]) -> Optional[int]:
-    """Whether the kernel that boots next has the driver's kernel module on disk; None if that is not known, or no driver is there."""
+    """Whether the kernel that boots next has the driver's kernel module on disk; None if not known or without driver."""
     kernels = found.get("kernels")
     target = item(found.get("library"), "version") or item(found.get("loaded"), "version")
     if not kernels or not kernels.get("next_boot") or not target or found.get("modules") is None:
@@ -97,7 +98,13 @@ def next_kernel(found: Mapping[str, Any]) -> Optional[int]:
 def _gpus(found: Mapping[str, Any], counted: Mapping[str, Any]) -> Samples:
     result: Samples = dict(
         (name, [])
-        for name in ("gpu_info", "gpu_recovery_action", "gpu_temperature_limit_celsius", "gpu_fabric_state", "mig_layout_matches")
+        for name in (
+            "gpu_info",
+            "gpu_recovery_action",
+            "gpu_temperature_limit_celsius",
+            "gpu_fabric_state",
+            "mig_layout_matches",
+        )
     )
     if not answers(found):
         return result
@@ -109,7 +116,12 @@ def _gpus(found: Mapping[str, Any], counted: Mapping[str, Any]) -> Samples:
         if not uuid:
             continue
         labels = {"gpu": str(gpu["index"]), "UUID": uuid}
-        about = (("serial", "serial"), ("part_number", "board_part_number"), ("vbios", "vbios_version"), ("name", "name"))
+        about = (
+            ("serial", "serial"),
+            ("part_number", "board_part_number"),
+            ("vbios", "vbios_version"),
+            ("name", "name"),
+        )
         texts = dict((label, str(read_of(gpu, key) or "")) for label, key in about)
         result["gpu_info"].append((dict(labels, **texts), 1))
         for name, value in (
@@ -124,7 +136,7 @@ def _gpus(found: Mapping[str, Any], counted: Mapping[str, Any]) -> Samples:
 
 
 def layouts(wanted: Optional[Mapping[str, Any]], gpus: Sequence[Dict[str, Any]]) -> List[Optional[int]]:
-    """Of each of GPUS whether its MIG layout is the WANTED one, {"config", "config_name"} or {"layout"}; None if that is not known."""
+    """Of each of GPUS whether its MIG layout is the WANTED one, which is as mig.read answers it; None if not known."""
     if wanted is None:
         return [None] * len(gpus)
     from .._mig import plan, task  # here, since most nodes want none
@@ -187,7 +199,7 @@ def _log(found: Mapping[str, Any], counted: Mapping[str, Any]) -> Samples:
     if counted["xids"] is None:
         return {}
     xids, codes = [], []
-    for place, (labels, row) in sorted(rows(counted).items()):
+    for labels, row in (told for dummy, told in sorted(rows(counted).items())):
         xids += [(dict(labels, xid_class=name), row["classes"].get(name, 0)) for name in CLASSES]
         codes += [(dict(labels, xid=code), row["codes"].get(code, 0)) for code in CODES]
     sxids = [({"fatal": word}, counted["sxids"].get(word, 0)) for word in ("yes", "no")]
@@ -204,7 +216,7 @@ def rows(counted: Mapping[str, Any]) -> Dict[str, Tuple[Dict[str, str], Dict[str
 
 
 def _service(found: Mapping[str, Any], counted: Mapping[str, Any]) -> Samples:
-    """What keeps the node out of service. A claim that cannot be read may be held or not; a marker keeps it out whatever it says."""
+    """What keeps the node out of service. A claim that cannot be read may be held or not; any marker keeps it out."""
     reasons: Dict[str, Optional[int]] = {}
     held = found.get("claim")
     if held is not None and not held["problem"]:
@@ -215,7 +227,9 @@ def _service(found: Mapping[str, Any], counted: Mapping[str, Any]) -> Samples:
         reasons["quarantine"] = int(bool(marker["note"] or marker["problem"] or closed))
     since = moment(item(marker, "note", "time"))
     return {
-        "node_out_of_service": [({"reason": reason}, value) for reason, value in sorted(reasons.items()) if value is not None],
+        "node_out_of_service": [
+            ({"reason": reason}, value) for reason, value in sorted(reasons.items()) if value is not None
+        ],
         "quarantine_start_timestamp_seconds": one(since),
     }
 
@@ -266,7 +280,9 @@ def _checked(row: Mapping[str, Any], labels: Mapping[str, str]) -> None:
         raise ContractError("%s: labels %s; expected %s" % (row["name"], sorted(labels), sorted(row["labels"])))
     for label, about in row["labels"].items():
         if "values" in about and labels[label] not in about["values"]:
-            raise ContractError("%s: %s is %r; expected one of %s" % (row["name"], label, labels[label], about["values"]))
+            raise ContractError(
+                "%s: %s is %r; expected one of %s" % (row["name"], label, labels[label], about["values"])
+            )
 
 
 def _labels(row: Mapping[str, Any], labels: Mapping[str, str]) -> str:

@@ -2,7 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One run of `gpufleet-node textfile`: read, count, render, write. Each of these is in a file of its own; this one is their order.
+"""One run of `gpufleet-node textfile`: read, count, render, write, each in a file of its own. This one is their order.
 
 What was counted is kept before the series are written: what a run has told is never counted again, nor forgotten.
 """
@@ -28,8 +28,8 @@ STATE = "textfile.json"
 DIRECTORY = "/var/lib/prometheus/node-exporter"
 LOCK = "/run/gpufleet-textfile.lock"
 DONE, NOT_WRITTEN, BUSY = 0, 1, 9
-EPILOG = """exit status: 0 the series are written, whatever they say; 1 they are not, or what was counted could not be kept; 9 another
-run of this command is under way"""
+EPILOG = """exit status: 0 the series are written, whatever they say; 1 they are not, or what was counted could not be
+kept; 9 another run of this command is under way"""
 
 
 class Busy(Exception):
@@ -61,9 +61,12 @@ def add_to(subjects: Any) -> None:
         "--digests",
         action="append",
         metavar="PATH",
-        help="a directory with lists of digests, *.sha256; may be given more than once (default: %s)" % (" and ".join(given.digests),),
+        help="a directory with lists of digests, *.sha256; may be given more than once (default: %s)"
+        % (" and ".join(given.digests),),
     )
-    found.add_argument("--gpus", type=int, default=0, help="how many GPUs the node should have (default: by its expectation)")
+    found.add_argument(
+        "--gpus", type=int, default=0, help="how many GPUs the node should have (default: by its expectation)"
+    )
     found.add_argument(
         "--timeout",
         type=int,
@@ -109,7 +112,7 @@ def run(
     clock: Callable[[], float] = time.time,
     read: Callable[..., Dict[str, Any]] = readings.read,
 ) -> Outcome:
-    """Read the node, and write its series into DIRECTORY. DATA are the collection's files by name. OSError if they cannot be."""
+    """Read the node, and write its series into DIRECTORY; OSError if that fails. DATA are the collection's files."""
     kept = readings.document(readings.in_state(sources, STATE))
     before = counts.of_boot(kept, kernel_state.boot_id(root))
     found = read(sources, before, clock(), root=root)
@@ -150,7 +153,7 @@ def alone(path: str) -> Iterator[None]:
 
 
 def write(directory: str, text: str) -> None:
-    """Put the series in the place of the older ones; node_exporter finds either, whole. It reads no file without the ending .prom."""
+    """Put the series in the place of the older ones; node_exporter, which reads *.prom alone, finds either, whole."""
     path = os.path.join(directory, NAME)
     new = path + ".new"
     if os.path.lexists(new):

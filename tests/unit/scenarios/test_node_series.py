@@ -29,7 +29,10 @@ NOW = 1772366400.0  # 2026-03-01T12:00:00Z
 LATER = 3600.0
 LINE = re.compile(r"gpufleet_(\w+?)(?:\{(.*)\})? (\S+)$")
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
-OFF = {"config": {"version": "v1", "mig-configs": {"off": [{"devices": "all", "mig-enabled": False}]}}, "config_name": "off"}
+OFF = {
+    "config": {"version": "v1", "mig-configs": {"off": [{"devices": "all", "mig-enabled": False}]}},
+    "config_name": "off",
+}
 # Labels that say which GPU or software it is: those are other series, but not other words for a test.
 IDENTITY = {"UUID", "serial", "part_number", "vbios", "name", "driver", "kernel", "kernel_module", "boot_id"}
 # The series of a GPU that NVML tells.
@@ -37,7 +40,7 @@ OF_GPU = ("gpu_info", "gpu_recovery_action", "gpu_temperature_limit_celsius", "g
 
 
 class Packages:
-    """The programs of a world, and the package manager of a node that holds its kernel, below which a security update waits."""
+    """The programs of a world, and the package manager of a node that holds its kernel and keeps an update out."""
 
     def __init__(self, world):
         self.world, self.asked = world, []
@@ -64,14 +67,25 @@ class Node:
         self.packages = Packages(world)
         own = str(self.root / "var/lib/gpufleet")
         self.sources = readings.Sources(
-            own, *(str(self.root / path) for path in ("etc/gpufleet/boot-check.json", "run/boot.json", "etc/gpufleet/mig.json")),
-            digests=(str(self.root / "etc/gpufleet"),), timeout_s=30
+            own,
+            *(
+                str(self.root / path)
+                for path in ("etc/gpufleet/boot-check.json", "run/boot.json", "etc/gpufleet/mig.json")
+            ),
+            digests=(str(self.root / "etc/gpufleet"),),
+            timeout_s=30,
         )
         if make:
             self.make()
 
     def make(self):
-        document = {"schema": boot_expectation.SCHEMA, "driver_version": w.DRIVER, "hardware": {"gpus": 2}, "mig_file": None, "policy": {}}
+        document = {
+            "schema": boot_expectation.SCHEMA,
+            "driver_version": w.DRIVER,
+            "hardware": {"gpus": 2},
+            "mig_file": None,
+            "policy": {},
+        }
         self.world.write("etc/gpufleet/boot-check.json", boot_expectation.rendered(document))
         self.world.write("etc/gpufleet/mig.json", json.dumps(OFF))
         self.world.write("etc/unit", "as written\n")
@@ -80,7 +94,10 @@ class Node:
         checks = [{"id": "gpu.xid", "entity": "node", "status": "fail"}]
         health = {"schema": "gpufleet.health/1", "verdict": "fail", "time": "2026-03-01T11:00:00Z", "checks": checks}
         self.world.write("run/boot.json", json.dumps(health))
-        self.world.write("var/lib/gpufleet/kernel-holds.json", json.dumps({"linux-image-amd64": {"version": "1", "since": NOW - 86400, "exact": True}}))
+        self.world.write(
+            "var/lib/gpufleet/kernel-holds.json",
+            json.dumps({"linux-image-amd64": {"version": "1", "since": NOW - 86400, "exact": True}}),
+        )
         marker = {"node": w.NODE, "time": "2026-02-28T12:00:00Z", "reason": "test"}
         self.world.write("var/lib/gpufleet/quarantine.json", json.dumps(marker))
         (self.root / "out").mkdir()
@@ -117,8 +134,19 @@ def said(text):
 
 
 def claim(state):
-    return json.dumps({"schema": "gpufleet.claim/1", "ledger": "l", "rollout_id": "r", "run": "1", "plan": "p", "controller": "c", "time": "t",
-                       "state": state, "attempt": 1})
+    return json.dumps(
+        {
+            "schema": "gpufleet.claim/1",
+            "ledger": "l",
+            "rollout_id": "r",
+            "run": "1",
+            "plan": "p",
+            "controller": "c",
+            "time": "t",
+            "state": state,
+            "attempt": 1,
+        }
+    )
 
 
 Making = t.Union[str, t.Callable[[t.Any], t.Any]]
@@ -146,26 +174,73 @@ FAULTS = (
     Fault("XID 13", "inject xid 13 --gpu 1", {"xid_total gpu1 app": 1}),
     Fault("an XID that is in no table", "inject xid 999 --gpu 0", {"xid_total gpu0 hold": 1}),
     Fault("a fatal error of a switch", "inject sxid 20034 --fatal", {"sxid_total yes": 1}),
-    Fault("a GPU is lost", "inject gpu-lost --gpu 1", dict(
-        gone(*["%s gpu1" % name for name in OF_GPU]), **{"xid_code_total gpu1 79": 1, "xid_total gpu1 reboot": 1})),
-    Fault("NVML lists one GPU", "inject gpu-missing --gpu 1", dict(gone(*["%s gpu1" % name for name in OF_GPU]), gpus_present=1)),
+    Fault(
+        "a GPU is lost",
+        "inject gpu-lost --gpu 1",
+        dict(gone(*["%s gpu1" % name for name in OF_GPU]), **{"xid_code_total gpu1 79": 1, "xid_total gpu1 reboot": 1}),
+    ),
+    Fault(
+        "NVML lists one GPU",
+        "inject gpu-missing --gpu 1",
+        dict(gone(*["%s gpu1" % name for name in OF_GPU]), gpus_present=1),
+    ),
     Fault("the driver asks for a reboot", "inject recovery-action --gpu 1", {"gpu_recovery_action gpu1": 2}),
     Fault("a GPU does not join its fabric", "inject fabric-stuck --value 2 --gpu 1", {"gpu_fabric_state gpu1": 2}),
-    Fault("a limit is not told", "inject error nvmlDeviceGetTemperatureThreshold 3 --gpu 1", gone("gpu_temperature_limit_celsius gpu1")),
-    Fault("NVML does not start", "inject error nvmlInitWithFlags 9", dict(
-        gone("gpus_present", *["%s gpu%d" % (name, gpu) for name in OF_GPU for gpu in (0, 1)]), nvml_answers=0)),
-    Fault("a MIG layout that nobody wanted", lambda node: node.world.node.sim("mig", "--gpu", "1", "3g.40gb"), {"mig_layout_matches gpu1": 0}),
-    Fault("another wanted layout that cannot be used", write("etc/gpufleet/mig.json", "{"), gone("mig_layout_matches gpu0", "mig_layout_matches gpu1")),
+    Fault(
+        "a limit is not told",
+        "inject error nvmlDeviceGetTemperatureThreshold 3 --gpu 1",
+        gone("gpu_temperature_limit_celsius gpu1"),
+    ),
+    Fault(
+        "NVML does not start",
+        "inject error nvmlInitWithFlags 9",
+        dict(gone("gpus_present", *["%s gpu%d" % (name, gpu) for name in OF_GPU for gpu in (0, 1)]), nvml_answers=0),
+    ),
+    Fault(
+        "a MIG layout that nobody wanted",
+        lambda node: node.world.node.sim("mig", "--gpu", "1", "3g.40gb"),
+        {"mig_layout_matches gpu1": 0},
+    ),
+    Fault(
+        "another wanted layout that cannot be used",
+        write("etc/gpufleet/mig.json", "{"),
+        gone("mig_layout_matches gpu0", "mig_layout_matches gpu1"),
+    ),
     Fault("the module is of another driver", lambda node: node.world.modules(w.NEWER), {"next_kernel_has_driver": 0}),
-    Fault("more GPUs are expected", lambda node: setattr(node, "sources", node.sources._replace(gpus=8)), {"gpus_expected": 8}),
+    Fault(
+        "more GPUs are expected",
+        lambda node: setattr(node, "sources", node.sources._replace(gpus=8)),
+        {"gpus_expected": 8},
+    ),
     Fault("no expectation", lambda node: node.world.remove("etc/gpufleet/boot-check.json"), gone("gpus_expected")),
-    Fault("a rollout holds the node", write("var/lib/gpufleet/claim.json", claim("held")), {"node_out_of_service rollout": 1}),
-    Fault("a claim that cannot be read", write("var/lib/gpufleet/claim.json", "{"), gone("node_out_of_service rollout")),
-    Fault("the node returned to service", lambda node: node.world.remove("var/lib/gpufleet/quarantine.json"), {
-        "node_out_of_service quarantine": 0, "quarantine_start_timestamp_seconds": None}),
-    Fault("a newer verdict", write("var/lib/gpufleet/verdict.json", json.dumps(
-        {"schema": "gpufleet.health/1", "verdict": "pass", "time": "2026-03-01T11:30:00Z", "checks": []})), {
-            "health_verdict pass": 1, "health_verdict fail": 0, "health_verdict_timestamp_seconds": 1772364600, "health_check_failed gpu.xid": None}),
+    Fault(
+        "a rollout holds the node",
+        write("var/lib/gpufleet/claim.json", claim("held")),
+        {"node_out_of_service rollout": 1},
+    ),
+    Fault(
+        "a claim that cannot be read", write("var/lib/gpufleet/claim.json", "{"), gone("node_out_of_service rollout")
+    ),
+    Fault(
+        "the node returned to service",
+        lambda node: node.world.remove("var/lib/gpufleet/quarantine.json"),
+        {"node_out_of_service quarantine": 0, "quarantine_start_timestamp_seconds": None},
+    ),
+    Fault(
+        "a newer verdict",
+        write(
+            "var/lib/gpufleet/verdict.json",
+            json.dumps(
+                {"schema": "gpufleet.health/1", "verdict": "pass", "time": "2026-03-01T11:30:00Z", "checks": []}
+            ),
+        ),
+        {
+            "health_verdict pass": 1,
+            "health_verdict fail": 0,
+            "health_verdict_timestamp_seconds": 1772364600,
+            "health_check_failed gpu.xid": None,
+        },
+    ),
     Fault("a file of ours was changed", write("etc/unit", "by hand\n"), {"changed_files": 1}),
     Fault("a list of digests that cannot be read", write("etc/gpufleet/role.sha256", "?\n"), gone("changed_files")),
 )
@@ -185,8 +260,11 @@ def _node(template, tmp_path):
 
 def changes(before, after):
     """What differs, but for the time: {words: value, None for what is gone}."""
-    return {name: after.get(name) for name in set(before) | set(after)
-            if before.get(name) != after.get(name) and name != "textfile_timestamp_seconds"}
+    return {
+        name: after.get(name)
+        for name in set(before) | set(after)
+        if before.get(name) != after.get(name) and name != "textfile_timestamp_seconds"
+    }
 
 
 def do(node, make):
@@ -205,7 +283,7 @@ def test_a_fault_changes_the_series_that_are_about_it_and_no_others(fault, node)
 
 def test_a_node_that_is_known_tells_every_series_of_the_contract_and_no_other(node):
     told = {name.split()[0] for name in node.series()}
-    assert told == {row["name"][len("gpufleet_"):] for row in CONTRACT["series"]}
+    assert told == {row["name"][len("gpufleet_") :] for row in CONTRACT["series"]}
 
 
 def test_a_second_run_tells_the_same_and_asks_the_package_manager_no_second_time(node):
@@ -213,11 +291,15 @@ def test_a_second_run_tells_the_same_and_asks_the_package_manager_no_second_time
     assert node.packages.asked == ["dpkg-query"]
     assert changes(before, node.series()) == {} and node.packages.asked == ["dpkg-query"]
     node.clock += LATER
-    assert changes(before, node.series()) == {"hold_age_seconds kernel": 86400 + LATER, "held_security_update_age_seconds": LATER}
+    assert changes(before, node.series()) == {
+        "hold_age_seconds kernel": 86400 + LATER,
+        "held_security_update_age_seconds": LATER,
+    }
     node.packages.held = "ii"
     node.world.write("var/lib/dpkg/status", "another\n")
-    assert changes(before, node.series()) == {
-        "hold_age_seconds kernel": 0, "held_security_updates kernel": 0}, "and the age of what is held out is 0 again"
+    assert changes(before, node.series()) == {"hold_age_seconds kernel": 0, "held_security_updates kernel": 0}, (
+        "and the age of what is held out is 0 again"
+    )
     assert node.packages.asked == ["dpkg-query"] * 2
 
 
@@ -246,7 +328,9 @@ def test_nvml_that_hangs_leaves_no_old_value_and_the_file_is_written(node):
     after = node.series()
     assert after["textfile_timestamp_seconds"] == NOW + 60 and after["nvml_answers"] == 0
     assert [name for name in after if name.split()[0] in OF_GPU + ("gpus_present",)] == []
-    assert after["xid_code_total gpu1 79"] == before["xid_code_total gpu1 79"] + 1, "the kernel's log has nothing to do with NVML"
+    assert after["xid_code_total gpu1 79"] == before["xid_code_total gpu1 79"] + 1, (
+        "the kernel's log has nothing to do with NVML"
+    )
 
 
 @pytest.mark.parametrize("broken", ["gpus", "on_disk", "holds", "changed"])
@@ -260,12 +344,15 @@ def test_a_reader_that_breaks_costs_its_part_alone(node, broken, monkeypatch):
     part = {"gpus": "snapshot", "on_disk": "modules", "changed": "changed_files"}.get(broken, broken)
     assert [problem.split(":")[0] for problem in node.run().problems] == [part]
     lost = {name.split()[0] for name, value in changes(before, node.series()).items() if value is None}
-    assert lost == {
-        "gpus": set(OF_GPU) | {"gpus_present"},
-        "on_disk": {"next_kernel_has_driver"},
-        "holds": {"hold_age_seconds", "held_security_updates", "held_security_update_age_seconds"},
-        "changed": {"changed_files"},
-    }[broken]
+    assert (
+        lost
+        == {
+            "gpus": set(OF_GPU) | {"gpus_present"},
+            "on_disk": {"next_kernel_has_driver"},
+            "holds": {"hold_age_seconds", "held_security_updates", "held_security_update_age_seconds"},
+            "changed": {"changed_files"},
+        }[broken]
+    )
 
 
 # ---- the file ----
@@ -278,7 +365,9 @@ def test_the_file_is_whole_and_readable_by_everybody(node):
     finally:
         os.umask(mask)
     out = node.root / "out"
-    assert [path.name for path in out.iterdir()] == ["gpufleet.prom"] and (out / "gpufleet.prom").stat().st_mode & 0o7777 == 0o644
+    assert [path.name for path in out.iterdir()] == ["gpufleet.prom"] and (
+        out / "gpufleet.prom"
+    ).stat().st_mode & 0o7777 == 0o644
 
 
 def test_what_a_run_that_was_killed_left_is_no_hindrance(node):

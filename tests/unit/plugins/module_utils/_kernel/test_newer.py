@@ -32,7 +32,9 @@ class Node:
 
     def log(self, *texts, first=None, flags="-"):
         number = len(self.lines) if first is None else first
-        self.lines += ["4,%d,%d,%s;%s\n" % (number + step, (number + step) * 1000, flags, text) for step, text in enumerate(texts)]
+        self.lines += [
+            "4,%d,%d,%s;%s\n" % (number + step, (number + step) * 1000, flags, text) for step, text in enumerate(texts)
+        ]
         (self.root / "dev/kmsg").write_text("".join(self.lines))
 
     def read(self, position=None):

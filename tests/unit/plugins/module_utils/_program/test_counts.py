@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is counted from one run to the next: XIDs of a boot never go down, are never counted twice, and belong to a GPU."""
+"""What is counted from run to run: XIDs of a boot never go down, are never counted twice, and belong to a GPU."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._program import
 
 pytestmark = pytest.mark.pythons
 
-TABLE = {"codes": [{"xid": 79, "gate": "reboot"}, {"xid": 13, "gate": "app"}, {"xid": 45, "gate": "decode"}, {"xid": 92, "gate": "ok"}]}
+TABLE = {
+    "codes": [
+        {"xid": 79, "gate": "reboot"},
+        {"xid": 13, "gate": "app"},
+        {"xid": 45, "gate": "decode"},
+        {"xid": 92, "gate": "ok"},
+    ]
+}
 ROWS = {"kernel": [], "driver": [], "other": []}
 
 
@@ -35,17 +42,33 @@ def xid(code, seq, pci="0000:02:00.0", **more):
 
 
 def sxid(fatal, seq):
-    return {"kind": "sxid", "sxid": 20034, "pci": "0000:05:00.0", "fatal": fatal, "seq": seq, "monotonic_us": seq * 10, "text": ""}
+    return {
+        "kind": "sxid",
+        "sxid": 20034,
+        "pci": "0000:05:00.0",
+        "fatal": fatal,
+        "seq": seq,
+        "monotonic_us": seq * 10,
+        "text": "",
+    }
 
 
 def log(*events, last=None, suppressed=(), gpus=None, boot_id="b1"):
     last = max([event["seq"] for event in events] or [1]) if last is None else last
     position = {"boot_id": boot_id, "seq": last, "monotonic_us": last * 10}
-    return {"boot_id": boot_id, "position": position, "events": list(events), "suppressed": list(suppressed), "gpus": gpus or {}}
+    return {
+        "boot_id": boot_id,
+        "position": position,
+        "events": list(events),
+        "suppressed": list(suppressed),
+        "gpus": gpus or {},
+    }
 
 
 def after(state, kernel_log, taken=None, table=None, **more):
-    found = dict({"now": 1000, "snapshot": ONE if taken is None else taken, "kernel_log": kernel_log, "holds": None}, **more)
+    found = dict(
+        {"now": 1000, "snapshot": ONE if taken is None else taken, "kernel_log": kernel_log, "holds": None}, **more
+    )
     before = copy.deepcopy(state)
     new = counts.after(state, found, TABLE if table is None else table)
     assert state == before, "what was given is left as it was"
@@ -57,7 +80,19 @@ def row(state, place="0000:02:00.0"):
 
 
 def test_each_class_and_the_codes_that_have_an_alert():
-    state = after(counts.fresh("b1"), log(xid(79, 1), xid(79, 2), xid(13, 3), xid(45, 4), xid(92, 5), xid(999, 6), xid(None, 7), xid(13, 8, "0000:01:00.0")))
+    state = after(
+        counts.fresh("b1"),
+        log(
+            xid(79, 1),
+            xid(79, 2),
+            xid(13, 3),
+            xid(45, 4),
+            xid(92, 5),
+            xid(999, 6),
+            xid(None, 7),
+            xid(13, 8, "0000:01:00.0"),
+        ),
+    )
     assert row(state)["classes"] == {"reboot": 2, "app": 1, "decode": 1, "hold": 2} and row(state)["codes"] == {"79": 2}
     assert row(state, "0000:01:00.0") == {"UUID": "GPU-0", "classes": {"app": 1}, "codes": {}}
 
@@ -74,7 +109,9 @@ def test_a_log_that_tells_all_of_it_again_is_not_counted_again():
     again = after(state, log(xid(79, 1), xid(13, 2), xid(13, 3), last=3))
     assert row(again)["classes"] == {"reboot": 1, "app": 2}
     alike = {"kind": "xid", "pci": "0000:02:00.0", "code": 79, "count": 9, "last_us": 15}
-    assert row(after(state, log(last=3, suppressed=[alike])))["classes"] == {"reboot": 1, "app": 1}, "before the position"
+    assert row(after(state, log(last=3, suppressed=[alike])))["classes"] == {"reboot": 1, "app": 1}, (
+        "before the position"
+    )
     assert row(after(state, log(last=9, suppressed=[dict(alike, last_us=80)])))["classes"] == {"reboot": 10, "app": 1}
 
 
@@ -84,7 +121,14 @@ def test_events_without_a_number_go_by_their_time():
     assert row(after(state, log(old, new, last=6)))["classes"] == {"reboot": 1, "app": 1}
 
 
-@pytest.mark.parametrize("unread", [None, {"boot_id": "b1", "position": None, "events": [], "suppressed": [], "gpus": {}}, log(xid(79, 9), boot_id="b2")])
+@pytest.mark.parametrize(
+    "unread",
+    [
+        None,
+        {"boot_id": "b1", "position": None, "events": [], "suppressed": [], "gpus": {}},
+        log(xid(79, 9), boot_id="b2"),
+    ],
+)
 def test_a_log_that_cannot_be_read_changes_no_counter(unread):
     state = after(counts.fresh("b1"), log(xid(79, 1)))
     for kept in ("xids", "position", "sxids"):
@@ -126,7 +170,10 @@ def test_where_it_was_logged(pci, uuid, gpus, place, told):
 def test_places_that_are_no_gpu_are_told_apart_up_to_a_number():
     many = log(*[xid(13, number, "0000:%02x:00.0" % (number + 16)) for number in range(20)])
     state = after(counts.fresh("b1"), many)
-    assert len(state["xids"]) == counts.MOST_STRANGERS + 1 and sum(found["classes"]["app"] for found in state["xids"].values()) == 20
+    assert (
+        len(state["xids"]) == counts.MOST_STRANGERS + 1
+        and sum(found["classes"]["app"] for found in state["xids"].values()) == 20
+    )
     assert len(after(state, log(xid(13, 30, "0000:ff:00.0")))["xids"]) == counts.MOST_STRANGERS + 1
 
 
@@ -161,18 +208,32 @@ def test_a_new_boot_begins_again_and_keeps_what_has_nothing_to_do_with_it():
 )
 def test_a_document_that_is_damaged_is_as_if_there_were_none(change):
     state = after(counts.fresh("b1"), log(xid(79, 1)))
-    assert counts.of_boot(dict(state, **change), "b1")["xids"] is None and counts.of_boot(dict(state, **change), "b1")["position"] is None
+    assert (
+        counts.of_boot(dict(state, **change), "b1")["xids"] is None
+        and counts.of_boot(dict(state, **change), "b1")["position"] is None
+    )
     assert counts.of_boot(["x"], "b1") == counts.of_boot(None, "b1") == counts.fresh("b1")
 
 
 def test_since_when_an_update_is_held_out():
     def rows(*versions):
-        return {"signature": [], "rows": dict(ROWS, kernel=[{"package": "linux", "security": list(versions)}], other=[{"package": "x", "security": None}])}
+        return {
+            "signature": [],
+            "rows": dict(
+                ROWS,
+                kernel=[{"package": "linux", "security": list(versions)}],
+                other=[{"package": "x", "security": None}],
+            ),
+        }
 
     state = after(counts.fresh("b1"), log(), holds=rows("2"))
     assert state["updates"] == {"linux=2": 1000}
     later = after(state, log(), holds=rows("2", "3"), now=2000)
     assert later["updates"] == {"linux=2": 1000, "linux=3": 2000}
-    assert after(later, log(), holds=rows("3"), now=3000)["updates"] == {"linux=3": 2000}, "one that is not held out any more is forgotten"
+    assert after(later, log(), holds=rows("3"), now=3000)["updates"] == {"linux=3": 2000}, (
+        "one that is not held out any more is forgotten"
+    )
     assert after(later, log(), holds=None)["updates"] == later["updates"]
-    assert after(dict(state, updates={"linux=2": 9999}), log(), holds=rows("2"))["updates"] == {"linux=2": 1000}, "a clock that was wrong"
+    assert after(dict(state, updates={"linux=2": 9999}), log(), holds=rows("2"))["updates"] == {"linux=2": 1000}, (
+        "a clock that was wrong"
+    )

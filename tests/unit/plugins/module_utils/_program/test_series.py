@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The node's own series: what each signal becomes, and that a signal which is missing takes its samples with it and no others."""
+"""The node's own series: what each signal becomes, and that a missing one takes its samples with it and no others."""
 
 from __future__ import annotations
 
@@ -56,7 +56,12 @@ def gpu(index):
 
 def held(package, days=None, security=()):
     since = "2025-12-%02dT00:00:00Z" % (32 - days) if days else None
-    return {"package": package, "version": "1", "since": since, "security": None if security is None else list(security)}
+    return {
+        "package": package,
+        "version": "1",
+        "since": since,
+        "security": None if security is None else list(security),
+    }
 
 
 def layout(devices):
@@ -70,13 +75,21 @@ def node(gpus=2):
         "now": NOW,
         "problems": {},
         "boot_id": "b1",
-        "snapshot": {"status": "ok", "message": "", "count": known(gpus), "gpus": [gpu(index) for index in range(gpus)]},
+        "snapshot": {
+            "status": "ok",
+            "message": "",
+            "count": known(gpus),
+            "gpus": [gpu(index) for index in range(gpus)],
+        },
         "layout": layout({}),
         "kernels": {"running": "6.1.0-1", "installed": ["6.1.0-1", "6.1.0-2"], "next_boot": "6.1.0-2"},
         "modules": {name: module(name) for name in ("6.1.0-1", "6.1.0-2")},
         "loaded": {"state": "loaded", "version": "580.95.05"},
         "library": {"version": "580.95.05"},
-        "holds": {"signature": [], "rows": {"kernel": [held("linux-image", 3, ["2"])], "driver": [held("nvidia", 2)], "other": []}},
+        "holds": {
+            "signature": [],
+            "rows": {"kernel": [held("linux-image", 3, ["2"])], "driver": [held("nvidia", 2)], "other": []},
+        },
         "expected_gpus": gpus,
         "verdicts": [verdict("fail", "2026-01-01T00:00:00Z", "gpu.xid"), None],
         "claim": {"claim": None, "problem": ""},
@@ -90,14 +103,20 @@ def module(kernel, version="580.95.05", **more):
 
 
 def verdict(word, time, *failed):
-    checks = [{"id": ident, "entity": "node", "status": "fail"} for ident in failed] + [{"id": "x", "entity": "node", "status": "pass"}]
+    checks = [{"id": ident, "entity": "node", "status": "fail"} for ident in failed] + [
+        {"id": "x", "entity": "node", "status": "pass"}
+    ]
     return {"schema": "gpufleet.health/1", "verdict": word, "time": time, "checks": checks}
 
 
 def counted(gpus=2):
     state = counts.fresh("b1")
-    state.update(position={"boot_id": "b1", "seq": 1, "monotonic_us": 1}, xids={}, sxids={}, updates={"linux-image=2": NOW - DAY})
-    state["gpus"] = {"0000:%02x:00.0" % (index + 1): {"gpu": str(index), "UUID": "GPU-%d" % index} for index in range(gpus)}
+    state.update(
+        position={"boot_id": "b1", "seq": 1, "monotonic_us": 1}, xids={}, sxids={}, updates={"linux-image=2": NOW - DAY}
+    )
+    state["gpus"] = {
+        "0000:%02x:00.0" % (index + 1): {"gpu": str(index), "UUID": "GPU-%d" % index} for index in range(gpus)
+    }
     return state
 
 
@@ -106,7 +125,11 @@ def samples(found=None, state=None):
     result = {}
     for name, listed in series.samples(found or node(), state or counted()).items():
         for labels, value in listed:
-            words = tuple(text for label, text in labels.items() if label != "UUID") if name not in ("gpu_info", "node_info") else ()
+            words = (
+                tuple(text for label, text in labels.items() if label != "UUID")
+                if name not in ("gpu_info", "node_info")
+                else ()
+            )
             result[(name,) + words + ((labels["gpu"],) if name == "gpu_info" else ())] = value
     return result
 
@@ -125,16 +148,28 @@ def test_of_a_node_that_is_known_every_series_is_told_and_every_value_of_a_label
 
 
 def test_the_lists_here_are_those_of_the_contract():
-    values = {row["name"]: {label: about.get("values") for label, about in row["labels"].items()} for row in CONTRACT["series"]}
+    values = {
+        row["name"]: {label: about.get("values") for label, about in row["labels"].items()}
+        for row in CONTRACT["series"]
+    }
     assert tuple(values["gpufleet_xid_total"]["xid_class"]) == series.CLASSES
     assert tuple(values["gpufleet_xid_code_total"]["xid"]) == series.CODES
     assert tuple(values["gpufleet_health_verdict"]["verdict"]) == series.VERDICTS
     assert tuple(values["gpufleet_hold_age_seconds"]["kind"]) == series.KINDS
-    several = next(row for row in CONTRACT["series"] if row["name"] == "gpufleet_health_check_failed")["labels"]["check"]["several"]
+    several = next(row for row in CONTRACT["series"] if row["name"] == "gpufleet_health_check_failed")["labels"][
+        "check"
+    ]["several"]
     assert several == series.MOST_CHECKS
 
 
-GPU_SERIES = {"gpu_info", "gpus_present", "gpu_recovery_action", "gpu_temperature_limit_celsius", "gpu_fabric_state", "mig_layout_matches"}
+GPU_SERIES = {
+    "gpu_info",
+    "gpus_present",
+    "gpu_recovery_action",
+    "gpu_temperature_limit_celsius",
+    "gpu_fabric_state",
+    "mig_layout_matches",
+}
 
 
 @pytest.mark.parametrize(
@@ -180,7 +215,12 @@ def test_nvml_that_does_not_answer_leaves_no_value_of_a_gpu_but_what_the_kernel_
 
 
 @pytest.mark.parametrize(
-    "key, name", [("recovery_action", "gpu_recovery_action"), ("temperature_limits_c", "gpu_temperature_limit_celsius"), ("fabric", "gpu_fabric_state")]
+    "key, name",
+    [
+        ("recovery_action", "gpu_recovery_action"),
+        ("temperature_limits_c", "gpu_temperature_limit_celsius"),
+        ("fabric", "gpu_fabric_state"),
+    ],
 )
 def test_a_value_that_one_gpu_does_not_tell(key, name):
     found = node()
@@ -190,7 +230,13 @@ def test_a_value_that_one_gpu_does_not_tell(key, name):
 
 def test_a_gpu_that_nvml_cannot_open_has_no_series_and_is_counted():
     found = node()
-    found["snapshot"]["gpus"][1] = {"index": 1, "handle": not_known(15), "uuid": not_known(15), "mig_mode_current": not_known(15), "mig_mode_pending": not_known(15)}
+    found["snapshot"]["gpus"][1] = {
+        "index": 1,
+        "handle": not_known(15),
+        "uuid": not_known(15),
+        "mig_mode_current": not_known(15),
+        "mig_mode_pending": not_known(15),
+    }
     told = samples(found)
     assert ("gpu_info", "1") not in told and told[("gpus_present",)] == 2 and ("gpu_info", "0") in told
 
@@ -253,7 +299,9 @@ def test_a_layout_that_names_a_gpu_which_is_not_there_is_on_none():
 )
 def test_the_last_verdict(verdicts, told):
     found = samples(dict(node(), verdicts=verdicts))
-    assert [key[1] for key, value in found.items() if key[0] == "health_verdict" and value == 1] == ([told] if told else [])
+    assert [key[1] for key, value in found.items() if key[0] == "health_verdict" and value == 1] == (
+        [told] if told else []
+    )
 
 
 def test_at_most_so_many_failed_checks():
@@ -308,7 +356,10 @@ def test_the_holds_of_a_kind(rows, age, updates):
 def test_since_when_updates_are_held_out():
     assert samples()[("held_security_update_age_seconds",)] == DAY
     assert samples(state=dict(counted(), updates={}))[("held_security_update_age_seconds",)] == 0
-    assert samples(state=dict(counted(), updates={"a=1": NOW - 5, "b=1": NOW - 50}))[("held_security_update_age_seconds",)] == 50
+    assert (
+        samples(state=dict(counted(), updates={"a=1": NOW - 5, "b=1": NOW - 50}))[("held_security_update_age_seconds",)]
+        == 50
+    )
 
 
 def test_what_was_logged_of_a_gpu_and_of_a_place_that_is_none():
@@ -319,11 +370,19 @@ def test_what_was_logged_of_a_gpu_and_of_a_place_that_is_none():
     }
     state["sxids"] = {"yes": 3}
     told = samples(state=state)
-    assert told[("xid_total", "1", "hold")] == 2 and told[("xid_total", "1", "reset")] == 1 and told[("xid_total", "0", "hold")] == 0
+    assert (
+        told[("xid_total", "1", "hold")] == 2
+        and told[("xid_total", "1", "reset")] == 1
+        and told[("xid_total", "0", "hold")] == 0
+    )
     assert told[("xid_code_total", "1", "79")] == 2 and told[("xid_code_total", "0", "79")] == 0
     assert told[("xid_total", "", "app")] == 4 and told[("xid_total", "", "hold")] == 0
     assert told[("sxid_total", "yes")] == 3 and told[("sxid_total", "no")] == 0
-    assert {labels["UUID"] for labels, dummy in series.samples(node(), state)["xid_total"]} == {"GPU-0", "GPU-1", "GPU-9"}
+    assert {labels["UUID"] for labels, dummy in series.samples(node(), state)["xid_total"]} == {
+        "GPU-0",
+        "GPU-1",
+        "GPU-9",
+    }
 
 
 @pytest.mark.parametrize("gpus", [8, 16])
@@ -345,12 +404,20 @@ def test_the_text_is_read_by_prometheus_and_says_the_same():
     found["snapshot"]["gpus"][0]["name"] = known('a "b" \\ c\nd')
     text = series.render(CONTRACT, series.samples(found, counted()))
     for line in text.splitlines():
-        assert re.match(r'# (HELP|TYPE) gpufleet_\w+ .+$|gpufleet_\w+(\{(\w+="([^"\\\n]|\\["\\n])*",?)*\})? [0-9.e+-]+$', line), line
+        assert re.match(
+            r'# (HELP|TYPE) gpufleet_\w+ .+$|gpufleet_\w+(\{(\w+="([^"\\\n]|\\["\\n])*",?)*\})? [0-9.e+-]+$', line
+        ), line
     assert 'name="a \\"b\\" \\\\ c\\nd"' in text and text.endswith("\n") and "\n\n" not in text
     assert len(set(text.splitlines())) == len(text.splitlines())
     if shutil.which("promtool"):
         done = subprocess.run(
-            ["promtool", "check", "metrics"], input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, check=False, timeout=60
+            ["promtool", "check", "metrics"],
+            input=text,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            universal_newlines=True,
+            check=False,
+            timeout=60,
         )
         assert (done.returncode, done.stdout) == (0, "")
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""gpufleet-node textfile as a node runs it: one file, without Ansible and without the binding installed; its exit statuses."""
+"""gpufleet-node textfile as a node runs it: one file, without Ansible, without the binding; its exit statuses."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _place(tmp_path):
 
 @pytest.fixture(name="program")
 def _program(place, node, monkeypatch):
-    """program(*words): (exit status, standard error output) on the node, whose other parts are those of this machine."""
+    """program(*words): (exit status, standard error output). All but NVML is that of this machine."""
     version = wheels.VERSIONS[-1]
     source = (wheels.path(version) / "pynvml.py").read_bytes()
     monkeypatch.setattr(_binding, "find", lambda: (source, version))
@@ -46,8 +46,16 @@ def _program(place, node, monkeypatch):
     path.write_bytes(_node_program.build().data)
 
     def run(*words):
-        done = subprocess.run([sys.executable, "-I", str(path), *arguments(place), *words], env=node.environment, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=600, check=False)
+        done = subprocess.run(
+            [sys.executable, "-I", str(path), *arguments(place), *words],
+            env=node.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            universal_newlines=True,
+            timeout=600,
+            check=False,
+        )
         assert done.stdout == "" and "Traceback" not in done.stderr, done.stderr
         return done.returncode, done.stderr
 
@@ -55,7 +63,15 @@ def _program(place, node, monkeypatch):
 
 
 def arguments(place):
-    found = ["textfile", "--directory", str(place / "out"), "--state-dir", str(place / "state"), "--lock-file", str(place / "lock")]
+    found = [
+        "textfile",
+        "--directory",
+        str(place / "out"),
+        "--state-dir",
+        str(place / "state"),
+        "--lock-file",
+        str(place / "lock"),
+    ]
     for name in ("expectation", "boot-result", "mig-config", "digests"):
         found += ["--" + name, str(place / name)]
     return found
@@ -114,10 +130,22 @@ def test_what_could_not_be_read_or_kept_is_told(place, monkeypatch, capsys, fail
 
 def test_what_most_nodes_need_not_is_not_imported(place):
     """Each run compiles what it imports: the judges of gpu_health alone would be half of what a run may cost."""
-    code = "import sys; sys.path.insert(0, %r); from gpufleet_node._program import main; main.parser(); print('\\n'.join(sys.modules))"
+    code = "import sys; sys.path.insert(0, %r); from gpufleet_node._program.main import parser; parser(); print(*sys.modules)"
     path = place / "program.pyz"
-    path.write_bytes(_binding.pack({"%s/%s" % (_node_program.PARENT, name): content for name, content in [
-        ("__init__.py", b""), *_binding.code_files(_node_program.PACKAGES).items()]}))
-    done = subprocess.run([sys.executable, "-I", "-c", code % str(path)], stdout=subprocess.PIPE, universal_newlines=True, check=True, timeout=60)
+    path.write_bytes(
+        _binding.pack(
+            {
+                "%s/%s" % (_node_program.PARENT, name): content
+                for name, content in [("__init__.py", b""), *_binding.code_files(_node_program.PACKAGES).items()]
+            }
+        )
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code % str(path)],
+        stdout=subprocess.PIPE,
+        universal_newlines=True,
+        check=True,
+        timeout=60,
+    )
     found = {name.split(".")[1] for name in done.stdout.split() if name.startswith("gpufleet_node.")}
     assert "_program" in found and not found & {"_health", "_mig", "_packages", "pynvml"}

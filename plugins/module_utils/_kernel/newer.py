@@ -32,7 +32,7 @@ def read(root, runner, position, clock=time.monotonic):
 
 
 def whole(ring, position):
-    """Whether RING holds all records since POSITION, and is the log that it was taken of."""
+    """Return whether RING holds all records since POSITION, and is the log that it was taken of."""
     if (
         ring.state != "ok"
         or not ring.records

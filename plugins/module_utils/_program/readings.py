@@ -32,7 +32,7 @@ HOLD_SOURCES = (
     "/var/lib/rpm/rpmdb.sqlite",
     "/usr/lib/sysimage/rpm/rpmdb.sqlite",
     "/etc/dnf/plugins/versionlock.list",
-    "/var/cache/dnf",
+    "/var/cache/dnf/last_makecache",
     "/var/lib/gpufleet/holds.json",
     "/var/lib/gpufleet/kernel-holds.json",
 )

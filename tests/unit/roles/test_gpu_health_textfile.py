@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -182,6 +183,7 @@ def test_a_service_that_leaves_no_series_fails_the_role(node):
 # Stands in for gpu_health: its verdict is the content of a file.
 JUDGE = """
 import json
+import os
 from ansible.module_utils.basic import AnsibleModule
 names = ("phase", "baseline_file", "expected_driver_version", "policy_file")
 module = AnsibleModule(supports_check_mode=True, argument_spec=dict(
@@ -221,3 +223,28 @@ def test_the_role_keeps_its_verdict_whatever_it_is(node):
     again = play(node, tasks_from="main")
     assert (again.rc, again.changed) == (0, 0), again.output
     assert 'gpufleet_health_verdict{verdict="pass"} 1' in series(node), "a reading is no change of the node"
+
+
+@pytest.mark.parametrize(
+    "given, hosts", [([], []), (["-e", "monitoring_textfile_nodes=gpu_nodes"], ["gpu-1", "gpu-2"])]
+)
+def test_the_playbook_monitoring_reaches_the_nodes_that_are_asked_for_alone(tmp_path, given, hosts):
+    nodes = {
+        "children": {"gpu_nodes": {"hosts": {"gpu-1": {}, "gpu-2": {}}}, "gpu_monitoring": {"hosts": {"prom": {}}}}
+    }
+    (tmp_path / "inventory.json").write_text(json.dumps({"all": nodes}))
+    playbook = simulated_node.ROOT / "playbooks/monitoring.yml"
+    program = pathlib.Path(sys.executable).with_name("ansible-playbook")
+    collection.make(collection.place(tmp_path / "collections"), ["roles/gpu_monitoring"])
+    environment = dict(os.environ, ANSIBLE_COLLECTIONS_PATH=str(tmp_path / "collections"), ANSIBLE_HOME=str(tmp_path))
+    done = subprocess.run(
+        [sys.executable, str(program), "-i", str(tmp_path / "inventory.json"), str(playbook), "--list-hosts", *given],
+        env=environment,
+        stdout=subprocess.PIPE,
+        universal_newlines=True,
+        check=True,
+        timeout=600,
+        stdin=subprocess.DEVNULL,
+    )
+    last = done.stdout.rpartition("play #")[2]
+    assert sorted(line.strip() for line in last.splitlines() if line.startswith("      ")) == hosts, done.stdout

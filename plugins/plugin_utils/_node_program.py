@@ -12,8 +12,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding
 
 PARENT = "gpufleet_node"
 PACKAGES = ("_node", "_kernel", "_dkms", "_packages", "_driver", "_nvml", "_mig", "_health", "_program")
-# What the judges of a node's health look up.
-TABLES = ("boards.json", "sxid.json", "xid.json")
+# What the judges of a node's health look up, and the node's own series.
+TABLES = ("boards.json", "node_series.json", "sxid.json", "xid.json")
 ENTRY = "import sys\n\nfrom %s._program import main\n\nsys.exit(main.run())\n" % (PARENT,)
 
 Program = collections.namedtuple("Program", ["data", "sha256", "binding_version"])

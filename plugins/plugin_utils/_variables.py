@@ -27,7 +27,7 @@ PLAYBOOKS = (
     "bringup_container_toolkit", "bringup_hosts", "bringup_reboot_timeout",
     "capacity_days", "capacity_environment", "capacity_groups", "capacity_headers", "capacity_lead_days", "capacity_peak_target",
     "capacity_price_gpu_hour", "capacity_prometheus_url", "capacity_report_dir", "capacity_report_mode", "capacity_target", "capacity_timeout",
-    "holds_hosts", "holds_max_days", "mig_hosts", "monitoring_hosts",
+    "holds_hosts", "holds_max_days", "mig_hosts", "monitoring_hosts", "monitoring_textfile_nodes",
     "precheck_baseline_dir", "precheck_expected_driver_version", "precheck_hosts", "precheck_report_dir", "precheck_report_mode", "prestage_hosts",
     "quarantine_hosts", "quarantine_reason", "quarantine_user",
     "recover_gpu_actions", "recover_gpu_hosts", "recover_gpu_user", "return_to_service_baseline_dir", "return_to_service_hosts",
@@ -152,7 +152,7 @@ def refuse_strangers(names, roles, more=()):
 def refuse_common(given, mine):
     """Refuse a name of the command line, in GIVEN, that would be the variable MINE if it were spelt like it."""
     for name in sorted(given):
-        if mine in COMMON and name != mine and name.startswith(COMMON[mine]):
+        if mine in COMMON and name not in PLAYBOOKS and name.startswith(COMMON[mine]):
             raise VariableError("%s is on the command line (-e), and is no variable of the playbook %s: did you mean %s? %s" % (
                 name, COMMON[mine].rstrip("_"), mine, END))
 

@@ -19,9 +19,13 @@ from typing import Any, Dict
 from . import files
 
 PATH = "/etc/gpufleet/boot-check.json"
+# Where the check at boot writes its verdict.
+RESULT = "/run/gpufleet/boot-check.json"
 SCHEMA = "gpufleet.boot-expectation/1"
 KEYS = ("schema", "driver_version", "hardware", "mig_file", "policy")
 MISSING, UNTRUSTED, MALFORMED, OTHER_SCHEMA = "missing", "untrusted", "malformed", "other_schema"
+# What the check at boot finds where the file of the MIG layout cannot be used.
+UNUSABLE_LAYOUT = "unusable_layout"
 AGAIN = "Write it again with the role gpufleet.lifecycle.gpu_health (gpu_health_boot_check)"
 
 

@@ -26,9 +26,9 @@ from .._node import boot_expectation, claim
 from .._nvml import node, snapshot
 from . import mig
 
-RESULT = "/run/gpufleet/boot-check.json"
+RESULT = boot_expectation.RESULT
 LAYOUT = "gpu.mig_layout"
-UNUSABLE_LAYOUT = "unusable_layout"
+UNUSABLE_LAYOUT = boot_expectation.UNUSABLE_LAYOUT
 POLL_S = 5
 TABLES = ("boards", "sxid", "xid")
 # How the ids of checks begin that are not made at boot: services and the CDI file come up at the same time, links of

@@ -10,11 +10,12 @@ import argparse
 import json
 import os
 import sys
-from typing import List, Optional, TextIO
+from typing import Any, List, Optional, TextIO
 
-from .. import _health
 from .._node import boot_expectation, lock
-from . import boot_check, mig
+from . import readings, textfile
+
+# What another command needs is imported where that begins: Python compiles what it imports from the program each time.
 
 # Exit statuses, beside argparse's own 2 for a command line that cannot be read.
 DONE, FAILED, UNUSABLE, RESET_REQUIRED = 0, 1, 2, 3
@@ -25,14 +26,14 @@ PROBLEMS = {
     boot_expectation.MALFORMED: 6,
     boot_expectation.OTHER_SCHEMA: 7,
     boot_expectation.UNTRUSTED: 8,
-    boot_check.UNUSABLE_LAYOUT: UNUSABLE,
+    boot_expectation.UNUSABLE_LAYOUT: UNUSABLE,
 }
 MIG_EPILOG = """exit status: 0 the layout is there; 1 it is not; 2 the configuration cannot be used; 3 a GPU reset or reboot is
 required"""
 BOOT_EPILOG = """exit status: 0 pass; 1 fail; 4 unknown. Without a usable expectation the verdict is unknown as well, and the
 status says why: 2 its MIG configuration cannot be used, 5 it is not there, 6 it is malformed, 7 it is of another schema, 8
 others than root can change it"""
-CONFIG = "/etc/gpufleet/mig.json"
+CONFIG = readings.MIG_CONFIG
 
 
 def parser() -> argparse.ArgumentParser:
@@ -72,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
     )
     check.add_argument(
         "--result",
-        default=boot_check.RESULT,
+        default=boot_expectation.RESULT,
         metavar="PATH",
         help="where the whole verdict is written (default: %(default)s)",
     )
@@ -85,6 +86,7 @@ def parser() -> argparse.ArgumentParser:
         help="the longest time to read again while GPUs join their NVLink fabric (default: %(default)s)",
     )
     check.set_defaults(run=run_boot_check)
+    textfile.add_to(subjects)
     return found
 
 
@@ -106,6 +108,9 @@ def run(arguments: Optional[List[str]] = None) -> int:
 
 def run_boot_check(options: argparse.Namespace) -> int:
     """Print the verdict without what passed as one line of JSON, and for a person on the standard error output."""
+    from .. import _health
+    from . import boot_check
+
     try:
         boot_check.forget(options.result)
         outcome = boot_check.run(
@@ -125,8 +130,8 @@ def run_boot_check(options: argparse.Namespace) -> int:
     return status_of(outcome)
 
 
-def status_of(outcome: boot_check.Outcome) -> int:
-    """The exit status for OUTCOME: 0 for pass alone."""
+def status_of(outcome: Any) -> int:
+    """The exit status for the OUTCOME of boot_check: 0 for pass alone."""
     if outcome.problem is not None:
         return PROBLEMS.get(outcome.problem, NOT_KNOWN)
     return {"pass": DONE, "fail": FAILED}.get(outcome.health["verdict"], NOT_KNOWN)
@@ -134,6 +139,8 @@ def status_of(outcome: boot_check.Outcome) -> int:
 
 def run_mig(options: argparse.Namespace) -> int:
     """Make the layout, or look at it."""
+    from . import mig
+
     try:
         result = mig.run(
             options.config,

@@ -28,7 +28,7 @@ ARROWS = {
     "_slurm": ("_node",),
     "_containers": ("_node",),
     "_health": ("_node", "_kernel"),
-    "_program": ("_node", "_driver", "_nvml", "_mig", "_health"),
+    "_program": ("_node", "_kernel", "_packages", "_driver", "_nvml", "_mig", "_health"),
     "_kube": (),
     "_inventory": ("_node", "_slurm"),
     "_report": ("_health",),

@@ -16,7 +16,7 @@ from .._kernel import kernels
 from .._node import boot_expectation, files, gpu_operator, pci, workloads
 from .._node.files import write_atomically
 from .._node.versions import upstream
-from . import flavour, floors, holds, needs, packages, transaction
+from . import flavour, floors, holds, needs, packages, pins, transaction
 from .manager import NO_NAMES, ManagerError
 
 
@@ -232,7 +232,7 @@ class PackageChange:
             return None
         if self.options["state"] != "present" or self.options["pin"] is None:
             return False
-        return self.manager.pin_content(plan["table"], plan["resolved"])
+        return pins.pin_content(self.manager.name, plan["table"], plan["resolved"])
 
     def unattended_wanted(self, plan):
         """The same for the file that keeps unattended upgrades from the driver."""
@@ -240,7 +240,7 @@ class PackageChange:
         if exclude is None or self.options["state"] not in ("present", "absent"):
             return False
         text = files.read_text(self.manager.path(self.manager.unattended_file))
-        return self.manager.unattended_content(text, exclude and self.options["state"] == "present")
+        return pins.unattended_content(self.manager.name, text, exclude and self.options["state"] == "present")
 
     def files_due(self, plan):
         """``[(path, content or None)]`` of the files that are not as they should be."""

@@ -12,12 +12,11 @@ import time
 
 from .._dkms import act as dkms_act
 from .._dkms import dkms
-from .._kernel import kernels
-from .._node import boot_expectation, files, gpu_operator, pci, workloads
+from .._node import boot_expectation, files
 from .._node.files import write_atomically
-from .._node.versions import upstream
-from . import flavour, floors, holds, needs, packages, pins, transaction
+from . import flavour, floors, holds, needs, package_read, packages, pins, transaction
 from .manager import NO_NAMES, ManagerError
+from .package_state import State, Wish
 
 
 class ChangeFailed(Exception):
@@ -34,6 +33,8 @@ class PackageChange:
     def __init__(self, manager, options):
         self.manager = manager
         self.options = options
+        self.wish = Wish.of(options)
+        self.state = State(manager.name)
         self.actions = []
         self.repaired = False
         self.unkept = []
@@ -53,11 +54,10 @@ class PackageChange:
         }
         if table is None:
             return plan
+        self.state = state = package_read.read(manager, self.wish, table)
         plan["lacking"] = self.lacking()
         plan["refusals"] += plan["lacking"]
-        plan["installed"] = manager.installed()
-        plan["journal"], plan["broken"] = manager.interrupted(plan["installed"])
-        plan["index"] = manager.index(table["name_pattern"], options["extra_packages"])
+        plan.update(installed=state.installed, index=state.index, journal=list(state.journal), broken=list(state.broken))
         if options["state"] == "absent":
             self.plan_removal(plan)
         else:
@@ -66,10 +66,8 @@ class PackageChange:
 
     def lacking(self):
         """Refusals for what the driver needs beside its packages, as far as that is asked for, and for a driver that is another's business."""
-        wanted, root = self.options["require"], self.manager.root
-        headers = dict((kernel, kernels.headers_present(root, kernel)) for kernel in self.manager.kernels()) if "headers" in wanted else {}
-        owned = needs.decide_owner(gpu_operator.read(root)) if self.options["state"] != "resolved" else []
-        return owned + needs.decide(wanted, pci.read(root) if "gpu" in wanted else None, headers, self.words["headers"])
+        owned = needs.decide_owner(self.state.operator) if self.options["state"] != "resolved" else []
+        return owned + needs.decide(self.options["require"], self.state.gpus, self.state.headers, self.words["headers"])
 
     def plan_removal(self, plan):
         targets = packages.installed_driver(plan["table"], plan["installed"])
@@ -89,7 +87,7 @@ class PackageChange:
         if not resolved["resolvable"]:
             return
         stream = self.stream_change(plan, resolved)
-        problem = self.manager.hold_problem() if self.options["hold"] and self.options["state"] == "present" else None
+        problem = self.state.hold_problem if self.options["hold"] and self.options["state"] == "present" else None
         if problem:
             plan["refusals"].append(packages.refusal("no_hold", [], problem[0], "holds that hold", "The driver cannot be held: %s." % problem[0], problem[1]))
         if plan["refusals"]:
@@ -112,11 +110,11 @@ class PackageChange:
     def resolve(self, plan):
         """The set, of the flavour that was asked for or that the GPUs ask for, at or above every floor."""
         options = self.options
-        plan["flavour"] = chosen = flavour.decide(pci.read(self.manager.root), options["version"], options["flavour"])
+        plan["flavour"] = chosen = flavour.decide(self.state.gpus, options["version"], options["flavour"])
         variant = (chosen["flavour"] or "open") + ("-prebuilt" if options["kernel_module"] == "prebuilt" else "")
         resolved = packages.resolve(
             plan["table"], plan["index"], plan["installed"], options["version"], variant,
-            options["extra_packages"], self.manager.kernels(), options["components"])
+            options["extra_packages"], self.state.kernels, options["components"])
         resolved["refusals"] = chosen["refusals"] + resolved["refusals"] + floors.decide(resolved["upstream"] or options["version"], self.floors())
         resolved["resolvable"] = resolved["resolvable"] and not resolved["refusals"]
         resolved["flavour"] = chosen["flavour"]
@@ -125,28 +123,27 @@ class PackageChange:
     def floors(self):
         """Return the minimum versions: those declared, and those that the containers that run now require."""
         declared = [dict(floor, require=floor.get("require_cuda")) for floor in self.options["floors"]]
-        return declared + (workloads.read(self.manager.root) or [] if self.options["running_floors"] else [])
+        return declared + list(self.state.workloads)
 
     def stream_change(self, plan, resolved):
         """The module stream that has to be enabled and is not; the repository may have it under its rolling name alone, or no module."""
         if not resolved["stream"]:
             return None
         module, name = resolved["stream"].split(":", 1)
-        known = self.manager.streams(module)
+        known = self.state.streams
         there = next((stream for stream in (name, resolved["rolling_stream"]) if stream in known), None)
         resolved["stream"] = "%s:%s" % (module, there) if there else None
         if known and not there:
             plan["refusals"].append(packages.no_stream(resolved, module, name, known))
-        return resolved["stream"] if there and self.manager.enabled_stream(module) != there else None
+        return resolved["stream"] if there and self.state.enabled_stream != there else None
 
     def tree_names(self, resolved):
         """Return the name of an exported DKMS tree of this driver, for every kernel that can boot; None when a part is not known."""
         if not resolved["resolvable"] or not resolved["dkms_name"]:
             return {}
         names = {}
-        for kernel in self.manager.kernels():
-            compiler = dkms.compiler_id(dkms.kernel_config(self.manager.root, kernel))
-            names[kernel] = dkms.tree_name(resolved["dkms_name"], resolved["dkms_version"], kernel, kernels.architecture(), compiler) if compiler else None
+        for kernel, compiler in self.state.compilers.items():
+            names[kernel] = dkms.tree_name(resolved["dkms_name"], resolved["dkms_version"], kernel, self.state.architecture, compiler) if compiler else None
         return names
 
     def find_module_archives(self, plan):
@@ -196,7 +193,7 @@ class PackageChange:
             delta += (new[0] if new else 0) * 1024 - (old["size_kib"] * 1024 if old.get("installed") else 0)
         builds = bool(plan["resolved"]["dkms_name"]) and not transaction.is_empty(plan["transaction"])
         needs = transaction.disk_needs(
-            plan["download_bytes"], delta, len(self.manager.kernels()), self.manager.initrd_bytes(), builds, self.manager.name)
+            plan["download_bytes"], delta, len(self.state.kernels), self.state.initrd_bytes, builds, self.manager.name)
         plan["disk"] = needs
         free = self.manager.filesystems(needs)
         plan["refusals"] += transaction.decide_disk(
@@ -239,13 +236,13 @@ class PackageChange:
         exclude = self.options["exclude_unattended"]
         if exclude is None or self.options["state"] not in ("present", "absent"):
             return False
-        text = files.read_text(self.manager.path(self.manager.unattended_file))
+        text = self.state.texts.get(self.manager.unattended_file)
         return pins.unattended_content(self.manager.name, text, exclude and self.options["state"] == "present")
 
     def files_due(self, plan):
         """``[(path, content or None)]`` of the files that are not as they should be."""
         pairs = [(self.options["pin_file"], self.pin_wanted(plan)), (self.manager.unattended_file, self.unattended_wanted(plan))]
-        return [(path, content) for path, content in pairs if content is not False and files.read_text(self.manager.path(path)) != content]
+        return [(path, content) for path, content in pairs if content is not False and self.state.texts.get(path) != content]
 
     def would_change(self, plan):
         state = self.options["state"]
@@ -280,7 +277,7 @@ class PackageChange:
             after.update((item["name"], item["version"]) for item in plan["transaction"][kind])
         texts = ["".join("%s %s\n" % item for item in sorted(versions.items())) for versions in (before, after)]
         parts = [("driver packages", texts[0], texts[1])]
-        parts += [(path, files.read_text(self.manager.path(path)) or "", content or "") for path, content in self.files_due(plan)]
+        parts += [(path, self.state.texts.get(path) or "", content or "") for path, content in self.files_due(plan)]
         return [{"before_header": name, "after_header": name, "before": old, "after": new} for name, old, new in parts]
 
     def foreseen(self, plan):
@@ -338,11 +335,7 @@ class PackageChange:
         """Return whether the node checks itself at boot, and expects another driver than the one that is wanted here."""
         if self.options["state"] != "present" or not plan["resolved"]["upstream"]:
             return False
-        try:
-            found = boot_expectation.read(self.manager.path(boot_expectation.PATH))
-        except boot_expectation.Unusable:
-            return False  # there is none, or the check refuses it anyway
-        return upstream(found["driver_version"]) != plan["resolved"]["upstream"]
+        return self.state.expected_driver not in (None, plan["resolved"]["upstream"])
 
     def record_expectation(self, plan):
         """Expect the driver that is installed now: the reboot into it would fail otherwise."""

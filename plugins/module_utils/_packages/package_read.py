@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from typing import Any, Dict, Optional, Tuple
 
+from .._dkms import act as dkms_act
 from .._dkms import dkms
 from .._kernel import kernels
 from .._node import boot_expectation, files, gpu_operator, pci, workloads
 from .._node.versions import upstream
-from .manager import Manager
-from .package_state import State, Wish
+from . import package_plan, transaction
+from .manager import NO_NAMES, Manager, ManagerError
+from .package_plan import Plan
+from .package_state import Archives, Problem, Rehearsal, Room, State, Wish
 
 
 def read(manager: Manager, wish: Wish, table: Dict[str, Any]) -> State:
@@ -60,3 +63,43 @@ def read_expected_driver(manager: Manager) -> Optional[str]:
         return upstream(boot_expectation.read(manager.path(boot_expectation.PATH))["driver_version"])
     except boot_expectation.Unusable:
         return None
+
+
+def rehearse(manager: Manager, plan: Plan) -> Rehearsal:
+    """Ask the package manager what it would do for a plan that has an action."""
+    if plan.action == "remove":
+        words = plan.targets
+    else:
+        words = tuple(manager.arguments(plan.packages, plan.resolved["obsolete"], plan.stream))
+    if not plan.due:
+        return Rehearsal(words, dkms_names=read_dkms_names(manager, plan.resolved))
+    try:
+        found = manager.simulate(words, plan.action, manager.fix_options(plan.state.broken))
+    except ManagerError as exc:
+        return Rehearsal(words, problem=Problem("; ".join(exc.unmet) or str(exc), exc.output, tuple(exc.packages)))
+    return Rehearsal(words, transaction=found)
+
+
+def read_dkms_names(manager: Manager, resolved: Dict[str, Any]) -> Tuple[str, ...]:
+    """Return the names that a driver's module has on the node; the driver has none where it is prebuilt."""
+    return tuple(dkms_act.find_names(manager.root, resolved["dkms_version"])) if resolved["dkms_name"] else ()
+
+
+def read_downloads(manager: Manager, plan: Plan) -> Dict[str, int]:
+    """``{what: bytes}`` that is not on the node yet. A download is of what is installed, too: it is the way back."""
+    options = manager.download_options if plan.wish.state == "downloaded" else manager.fix_options
+    return manager.to_download(plan.arguments, options(plan.state.broken))
+
+
+def read_room(manager: Manager, plan: Plan) -> Room:
+    unsized = package_plan.unsized(plan)
+    return Room(
+        downloads=read_downloads(manager, plan),
+        sizes=manager.index(NO_NAMES, unsized) if unsized else {},
+        filesystems=manager.filesystems(transaction.disk_paths(manager.name)),
+    )
+
+
+def read_archives(manager: Manager, plan: Plan) -> Archives:
+    before, after = manager.unkept(package_plan.driver_before(plan)), manager.unkept(plan.packages)
+    return Archives(before, after, manager.cached(dict(before, **after), plan.state.index))

@@ -76,3 +76,40 @@ class State:
     @property
     def interrupted(self) -> bool:
         return bool(self.journal or self.broken)
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """What a package manager said that found no transaction."""
+
+    why: str
+    output: str
+    packages: Tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Rehearsal:
+    """The words that ask for a plan's packages, and the transaction that they would be; None where nothing is due."""
+
+    arguments: Tuple[str, ...]
+    transaction: Optional[Dict[str, Any]] = None
+    problem: Optional[Problem] = None
+    dkms_names: Tuple[str, ...] = ()  # of the wanted driver on the node; read where nothing is due
+
+
+@dataclasses.dataclass(frozen=True)
+class Room:
+    """What a transaction takes, and the room that there is for it."""
+
+    downloads: Dict[str, int]  # {what: bytes} that is not on the node yet
+    sizes: Index  # of packages that the state's index does not have
+    filesystems: Dict[str, Dict[str, Any]]  # as Manager.filesystems answers
+
+
+@dataclasses.dataclass(frozen=True)
+class Archives:
+    """The packages that the node's store does not have, and those of them that lie in the package manager's cache."""
+
+    before: Versions
+    after: Versions
+    cached: Dict[Tuple[str, str], str]  # {(name, version): path}

@@ -15,6 +15,8 @@ import shutil
 import subprocess
 import tempfile
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import package_task
+
 TOOLS = {
     "rpmbuild": "rpm", "rpm": "rpm", "createrepo_c": "createrepo-c", "modifyrepo_c": "createrepo-c", "dnf": "dnf and dnf-plugins-core",
     "apt-ftparchive": "apt-utils", "dpkg-deb": "dpkg", "apt-get": "apt", "gpg": "gnupg", "gpgconf": "gnupg",
@@ -44,10 +46,10 @@ OPTIONS = dict(
 
 def carry_out(changing):
     """A change as the module does it: plan, act, read back; answers the plan. What was foreseen is what was done."""
-    plan = changing.plan()
-    assert plan["refusals"] == []
+    plan = package_task.make(changing.manager, changing.wish)
+    assert plan.refusals == ()
     foreseen = changing.foresee(plan)
-    if changing.would_change(plan):
+    if plan.changes:
         changing.act(plan)
     changing.verify(plan)
     changing.find_module_archives(plan)

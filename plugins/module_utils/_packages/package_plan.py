@@ -11,6 +11,7 @@ reading makes another plan of it: :func:`judge`, :func:`with_room`, :func:`with_
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any, Dict, Iterable, Optional, Tuple
 
 from .._dkms import dkms
@@ -227,6 +228,12 @@ def keeps(plan: Plan) -> bool:
     return wish.keep and plan.state.can_keep and plan.foreseen and wish.state in ("downloaded", "present")
 
 
+def module_sources(plan: Plan) -> Versions:
+    """Return the packages that hold the source of the kernel module; none where it is prebuilt."""
+    sources = (item for item in plan.packages.items() if re.search(packages.SOURCE_PATTERN, item[0]))
+    return dict(sources) if plan.resolved and plan.resolved["dkms_name"] else {}
+
+
 def driver_before(plan: Plan) -> Versions:
     """Return the packages of the installed driver, if they would be changed."""
     return packages.driver_versions(plan.state.table, plan.state.installed) if plan.has_transaction else {}
@@ -252,6 +259,12 @@ def settle(plan: Plan) -> Plan:
     driver = plan.resolved["upstream"] if plan.resolved else None
     expect = driver if driver and state.expected_driver not in (None, driver) else None
     return dataclasses.replace(plan, hold=hold, lift=lift, held=held, files=files_due(plan), expect=expect)
+
+
+def held_driver(table: Optional[Dict[str, Any]], installed: Installed) -> Versions:
+    """The driver's packages that are held."""
+    names = packages.installed_driver(table, installed) if table else []
+    return dict((name, installed[name]["version"]) for name in names if installed[name]["hold"])
 
 
 def foreseen_packages(plan: Plan) -> Installed:

@@ -6,17 +6,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from .._dkms import act as dkms_act
 from .._dkms import dkms
 from .._kernel import kernels
 from .._node import boot_expectation, files, gpu_operator, pci, workloads
 from .._node.versions import upstream
-from . import package_plan, transaction
+from . import holds, package_plan, transaction
 from .manager import NO_NAMES, Manager, ManagerError
 from .package_plan import Plan
-from .package_state import Archives, Problem, Rehearsal, Room, State, Wish
+from .package_state import Archives, Installed, Problem, Rehearsal, Room, State, Wish
 
 
 def read(manager: Manager, wish: Wish, table: Dict[str, Any]) -> State:
@@ -103,3 +103,30 @@ def read_room(manager: Manager, plan: Plan) -> Room:
 def read_archives(manager: Manager, plan: Plan) -> Archives:
     before, after = manager.unkept(package_plan.driver_before(plan)), manager.unkept(plan.packages)
     return Archives(before, after, manager.cached(dict(before, **after), plan.state.index))
+
+
+def read_back(manager: Manager, plan: Plan) -> Optional[Dict[str, Any]]:
+    """The set after the change: with the name of its module in DKMS, and the archives of the module's source."""
+    resolved = plan.resolved
+    if resolved and plan.wish.state == "present":
+        resolved = package_plan.named(resolved, read_dkms_names(manager, resolved), plan.state)
+    return dict(resolved, module_archives=read_module_archives(manager, plan)) if resolved else None
+
+
+def read_module_archives(manager: Manager, plan: Plan) -> List[str]:
+    """The files that hold the module's source, in the package manager's cache or the node's store."""
+    sources = package_plan.module_sources(plan)
+    if not sources or not manager.keeps:
+        return []
+    found = manager.cached(sources, plan.state.index)
+    found.update((key, item["path"]) for key, item in manager.store.index().items() if key in sources.items())
+    return sorted(found.values())
+
+
+def read_holds(manager: Manager, plan: Plan, installed: Installed, now: float) -> List[Dict[str, Any]]:
+    """How old the holds of the driver are, and what they keep out, as holds.report makes it."""
+    held = package_plan.held_driver(plan.state.table, installed)
+    if not held:
+        return []
+    record = holds.parse(files.read_text(manager.path(holds.RECORD)))
+    return holds.report(record, held, plan.state.index, manager.security(held), manager.name, now)

@@ -16,7 +16,7 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import trees
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import files
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import apt, deb_store, package_task, transaction
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_change import ChangeFailed, PackageChange
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_act import Actor, ChangeFailed
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import repositories
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import stub_packages as stubs
 
@@ -43,11 +43,11 @@ def _machine(built):
 
 
 def change(machine, **options):
-    return PackageChange(apt.Apt(machine, root=str(machine.root)), dict(OPTIONS, **options))
+    return repositories.Change(apt.Apt(machine, root=str(machine.root)), dict(OPTIONS, **options))
 
 
 def run(machine, **options):
-    return repositories.carry_out(change(machine, **options))
+    return change(machine, **options).carry_out()
 
 
 def installed(machine):
@@ -238,7 +238,7 @@ def test_a_mirror_that_goes_away_in_between_stops_it_before_anything_is_changed(
     before = installed(machine)
     cut_off(machine)
     with pytest.raises(ChangeFailed, match="cannot be kept for the way back: .*no mirror that this node knows has it.*Nothing was changed"):
-        changing.act(plan)
+        changing.actor.carry_out(plan)
     assert installed(machine) == before
 
 
@@ -249,12 +249,12 @@ def test_what_cannot_be_kept_is_told_and_is_no_change(machine):
     (machine.root / "var/cache/apt/archives/partial").mkdir(parents=True)
     machine.repository.rename(str(machine.repository) + "-gone")
     try:
-        module = types.SimpleNamespace(params={"state": "present"})
-        answer = package_task.run(module, change(machine, version="580.173.02", keep=True), True)
+        module = types.SimpleNamespace(params=dict(OPTIONS, version="580.173.02", keep=True))
+        answer = package_task.run(module, Actor(apt.Apt(machine, root=str(machine.root))), True)
     finally:
         (machine.repository.parent / (machine.repository.name + "-gone")).rename(machine.repository)
     assert "libnvidia-compute-580-server" in [name.split(":")[0] for name in answer["unkept"]] and not answer["changed"]
-    again = package_task.run(module, change(machine, version="580.173.02", keep=True), True)
+    again = package_task.run(module, Actor(apt.Apt(machine, root=str(machine.root))), True)
     assert again["changed"] and again["unkept"] == [] and kept(machine) == [OLD]
 
 

@@ -13,8 +13,8 @@ import threading
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import dnf, transaction
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_change import ChangeFailed, PackageChange
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import dnf, package_read, transaction
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_act import ChangeFailed
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import repositories
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import stub_packages as stubs
 
@@ -60,11 +60,11 @@ def _machine(built):
 
 
 def change(machine, **options):
-    return PackageChange(dnf.Dnf(machine, root=str(machine.root)), dict(OPTIONS, **options))
+    return repositories.Change(dnf.Dnf(machine, root=str(machine.root)), dict(OPTIONS, **options))
 
 
 def run(machine, **options):
-    return repositories.carry_out(change(machine, **options))
+    return change(machine, **options).carry_out()
 
 
 def versions(machine):
@@ -207,7 +207,7 @@ def test_a_failed_transaction_puts_the_stream_and_the_locks_back(machine):
     plan = changing.plan()
     machine.broken = "libnvidia-ml-580.95.05-1.el9.x86_64.rpm"
     with pytest.raises(ChangeFailed) as failed:
-        changing.act(plan)
+        changing.actor.carry_out(plan)
     assert "dnf install failed" in str(failed.value) and failed.value.details["output"]
     assert stream(machine) == "575-open" and set(versions(machine)[name] for name in SET) == {OLD}
     assert machine.locks.read_text(encoding="utf-8") == locks
@@ -219,7 +219,8 @@ def test_packages_that_an_interrupted_run_left_twice(machine):
     changing = change(machine, hold=None)
     plan = changing.plan()
     assert plan.state.broken == ("libnvidia-ml",)
-    assert changing.repair(plan) and changing.repaired and "interrupted rpm run" in changing.actions[0]
+    changing.actor.repair(plan.state)
+    assert "interrupted rpm run" in changing.actor.done[0] and len(changing.actor.done) == 1
     assert change(machine, hold=None).plan().state.broken == ()
 
 
@@ -270,6 +271,8 @@ def test_a_repository_without_modules(tmp_path):
         tmp_path, stubs.EL_BASE + new + stubs.redhat("575.57.08"), updateinfo=repositories.advisory(stubs.named(new, "libnvidia-ml", "nvidia-imex")))
     plan = run(machine, version="575.57.08")
     assert plan.resolved["stream"] is None and "streams" not in plan.transaction and SET <= set(versions(machine))
-    rows = dict((row["package"], row) for row in change(machine, version="575.57.08").holds(change(machine, version="575.57.08").plan()))
+    again = change(machine, version="575.57.08").plan()
+    found = package_read.read_holds(dnf.Dnf(machine, root=str(machine.root)), again, again.state.installed, 0.0)
+    rows = dict((row["package"], row) for row in found)
     assert set(rows) == SET and rows["libnvidia-ml"]["newer"] == rows["libnvidia-ml"]["security"] == [NEW]
     assert (rows["libnvidia-cfg"]["newer"], rows["libnvidia-cfg"]["security"]) == ([NEW], [])

@@ -102,7 +102,10 @@ def read_room(manager: Manager, plan: Plan) -> Room:
 
 def read_archives(manager: Manager, plan: Plan) -> Archives:
     before, after = manager.unkept(package_plan.driver_before(plan)), manager.unkept(plan.packages)
-    return Archives(before, after, manager.cached(dict(before, **after), plan.state.index))
+    # Apart: most packages are in both, at two versions.
+    cached = dict(manager.cached(before, plan.state.index))
+    cached.update(manager.cached(after, plan.state.index))
+    return Archives(before, after, cached)
 
 
 def read_back(manager: Manager, plan: Plan) -> Optional[Dict[str, Any]]:

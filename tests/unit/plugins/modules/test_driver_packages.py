@@ -295,6 +295,14 @@ def test_holds_are_lifted_when_asked_and_left_alone_when_not(bench):
     assert held(machine) == []
 
 
+def test_holds_are_lifted_together_with_a_change_that_takes_them(bench):
+    machine = bench.make(version=OLD, hold=True)
+    foreseen = bench.run(check=True, version="535.261.03", hold=False)
+    done = bench.run(version="535.261.03", hold=False)
+    assert not done.get("failed") and versions(machine) == {NEW} and held(machine) == []
+    assert foreseen["actions"] == done["actions"] and "lift the hold of %s" % ", ".join(SET) in done["actions"]
+
+
 def test_holds_that_a_change_takes_are_put_back_where_nobody_asks_for_any(bench):
     """apt takes the hold of what it changes."""
     machine = bench.make(version=OLD, hold=True)

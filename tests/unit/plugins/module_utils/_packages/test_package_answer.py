@@ -36,6 +36,24 @@ def plan(state="present", facts=None, hold=None, **parts):
     return Plan(State("apt", **known), Wish(state=state, version="2", hold=hold), **parts)
 
 
+# whether anything is done
+
+@pytest.mark.parametrize("state,facts,parts,expected", [
+    ("present", {}, {}, False), ("present", {"journal": ("1",)}, {}, True), ("present", {"broken": ("a",)}, {}, True),
+    ("present", {}, {"transaction": dict(transaction.nothing(), remove=[{"name": "a"}])}, True),
+    ("present", {}, {"transaction": dict(transaction.nothing(), streams={"m": (None, "1")})}, True),
+    ("present", {}, {"hold": ("a",)}, True), ("present", {}, {"lift": ("a",)}, True),
+    ("present", {}, {"held": ("a",)}, False), ("present", {}, {"files": (("/p", None),)}, True),
+    ("present", {}, {"keep": {"a": "1"}}, True), ("present", {}, {"keep_new": {"a": "1"}}, True),
+    ("present", {}, {"download_bytes": 5}, False), ("downloaded", {}, {"download_bytes": 5}, True),
+    ("downloaded", {}, {"keep": {"a": "1"}}, True), ("downloaded", {}, {"keep_new": {"a": "1"}}, True),
+    ("downloaded", {"broken": ("a",)}, {}, False), ("downloaded", {}, {}, False), ("absent", {}, {}, False),
+    ("resolved", {"broken": ("a",)}, {"download_bytes": 5, "hold": ("a",)}, False),
+])
+def test_whether_a_plan_changes_the_node(state, facts, parts, expected):
+    assert Plan(State("apt", **facts), Wish(state=state), **parts).changes is expected
+
+
 # the proof
 
 @pytest.mark.parametrize("made,installed,left,found", [

@@ -336,24 +336,6 @@ def test_a_refused_plan_settles_nothing():
     assert ids(plan) == ["removal"] and (plan.hold, plan.files, plan.expect) == ((), (), None)
 
 
-# whether anything is done
-
-@pytest.mark.parametrize("state,facts,parts,expected", [
-    ("present", {}, {}, False), ("present", {"journal": ("1",)}, {}, True), ("present", {"broken": ("a",)}, {}, True),
-    ("present", {}, {"transaction": dict(transaction.nothing(), remove=[{"name": "a"}])}, True),
-    ("present", {}, {"transaction": dict(transaction.nothing(), streams={"m": (None, "1")})}, True),
-    ("present", {}, {"hold": ("a",)}, True), ("present", {}, {"lift": ("a",)}, True),
-    ("present", {}, {"held": ("a",)}, False), ("present", {}, {"files": (("/p", None),)}, True),
-    ("present", {}, {"keep": {"a": "1"}}, True), ("present", {}, {"keep_new": {"a": "1"}}, True),
-    ("present", {}, {"download_bytes": 5}, False), ("downloaded", {}, {"download_bytes": 5}, True),
-    ("downloaded", {}, {"keep": {"a": "1"}}, True), ("downloaded", {}, {"keep_new": {"a": "1"}}, True),
-    ("downloaded", {"broken": ("a",)}, {}, False), ("downloaded", {}, {}, False), ("absent", {}, {}, False),
-    ("resolved", {"broken": ("a",)}, {"download_bytes": 5, "hold": ("a",)}, False),
-])
-def test_whether_a_plan_changes_the_node(state, facts, parts, expected):
-    assert package_plan.Plan(State("apt", **facts), wish(state=state), **parts).changes is expected
-
-
 @pytest.mark.parametrize("wanted", [
     wish(hold=True, pin=True, keep=True), wish(flavour="open", state="downloaded"), Wish(state="absent")])
 def test_planning_changes_nothing_that_it_is_given(wanted):

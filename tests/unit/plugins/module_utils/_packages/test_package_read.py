@@ -11,7 +11,7 @@ import dataclasses
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import boot_expectation
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import apt, package_read
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import apt, package_plan, package_read
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._sets_debian import DEBIAN
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_state import State, Wish
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import repositories
@@ -105,6 +105,23 @@ def test_the_driver_that_the_check_at_boot_expects(machine, text, expected):
     if text:
         put(machine, boot_expectation.PATH.lstrip("/"), text)
     assert read(machine).expected_driver == expected
+
+
+def test_archives_in_the_cache_are_found_of_what_is_replaced_and_of_what_replaces_it(machine):
+    """The same packages at two versions; what a mirror offers no more is kept from there."""
+    for name in SET:
+        machine.packages[name]["version"] = "535.1.1-1"
+    for version in ("535.1.1-1", "535.999.99-1"):
+        put(machine, "var/cache/apt/archives/libcuda1_%s_amd64.deb" % version, "x")
+    manager = apt.Apt(machine, root=str(machine.root))
+    state = package_read.read(manager, Wish(version="535.261.03", keep=True), DEBIAN)
+    plan = package_plan.choose(state, Wish(version="535.261.03", keep=True))
+    plan = package_plan.judge(plan, package_read.rehearse(manager, plan))
+    wanted = dict(plan.packages, libcuda1="535.999.99-1")
+    plan = dataclasses.replace(plan, resolved=dict(plan.resolved, packages=wanted))
+    archives = package_read.read_archives(manager, plan)
+    assert archives.before == dict.fromkeys(SET, "535.1.1-1") and archives.after == plan.packages
+    assert set(archives.cached) == {("libcuda1", "535.1.1-1"), ("libcuda1", "535.999.99-1")}
 
 
 class WithModules(apt.Apt):

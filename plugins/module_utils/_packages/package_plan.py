@@ -24,7 +24,7 @@ Names = Tuple[str, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What is done to a node in this state for this wish. A plan with refusals is not carried out."""
+    """The change of a node in this state for this wish. A plan with refusals is not carried out."""
 
     state: State
     wish: Wish

@@ -80,7 +80,7 @@ class State:
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """What a package manager said that found no transaction."""
+    """The words of a package manager that found no transaction."""
 
     why: str
     output: str
@@ -99,7 +99,7 @@ class Rehearsal:
 
 @dataclasses.dataclass(frozen=True)
 class Room:
-    """What a transaction takes, and the room that there is for it."""
+    """The room that a transaction takes, and the room that there is."""
 
     downloads: Dict[str, int]  # {what: bytes} that is not on the node yet
     sizes: Index  # of packages that the state's index does not have

@@ -297,7 +297,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages impor
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.apt import Apt
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.dnf import Dnf
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.manager import ManagerError
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_change import ChangeFailed, PackageChange
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_act import Actor, ChangeFailed
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_task import run
 
 
@@ -319,23 +319,23 @@ def main():
         module.fail_json(msg="The driver version is empty: nothing was changed. Next step: set it (nvidia_driver_version, or the option version).")
     acting = not module.check_mode and params["state"] != "resolved"
     lock = None
-    change = None
+    actor = None
     try:
         if acting:
             ignore_hangup()
             owner = {"module": "driver_packages", "step": params["step"], "rollout_id": params["rollout_id"]}
             lock = NodeLock(owner=owner, timeout_s=params["lock_timeout_s"]).acquire()
         runner = Runner(pass_fds=[lock.fd] if lock else [])
-        change = PackageChange(manager_of(runner, params), params)
-        module.exit_json(**run(module, change, acting))
+        actor = Actor(manager_of(runner, params))
+        module.exit_json(**run(module, actor, acting))
     except LockTimeout as exc:
         module.fail_json(msg=str(exc), lock=exc.holder)
     except PermissionError as exc:
         module.fail_json(msg="This state needs root (become: true): %s" % exc)
     except ChangeFailed as exc:
-        module.fail_json(msg=str(exc), actions=change.actions, **exc.details)
+        module.fail_json(msg=str(exc), actions=actor.done, **exc.details)
     except ManagerError as exc:
-        module.fail_json(msg=str(exc), output=exc.output, actions=change.actions if change else [])
+        module.fail_json(msg=str(exc), output=exc.output, actions=actor.done if actor else [])
     finally:
         if lock:
             lock.release()

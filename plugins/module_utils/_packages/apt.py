@@ -15,7 +15,6 @@ import tempfile
 from .._dkms.trees import sha256_of
 from .._node.files import write_atomically
 from .._node.versions import compare
-from . import pins
 from .deb_store import Store
 from .manager import NO_NAMES, Manager, ManagerError, tail
 
@@ -247,14 +246,6 @@ class Apt(Manager):
 
     def download_options(self, broken):
         return ["--reinstall"] + self.fix_options(broken)
-
-    @staticmethod
-    def pin_content(table, resolved):
-        return pins.render_pin(table, resolved["sources"], pins.by_name(table, resolved))
-
-    @staticmethod
-    def unattended_content(text, exclude):
-        return pins.render_unattended() if exclude else None
 
     def simulate(self, arguments, action="install", options=()):
         command = ["apt-get", "-s", "-q"] + list(INSTALL_OPTIONS) + list(options) + [action] + list(arguments)

@@ -18,7 +18,6 @@ import tempfile
 from .._node import files
 from .._node.files import write_atomically
 from .._node.versions import compare_rpm
-from . import pins
 from .manager import NO_NAMES, Manager, ManagerError
 from .transaction import nothing
 
@@ -451,13 +450,3 @@ class Dnf(Manager):
         text = files.read_text(path)
         if names and text is not None:
             write_atomically(path, render_locks(text, {}, list(names)))
-
-    @staticmethod
-    def pin_content(table, resolved):
-        """Version locks are what keeps dnf to one driver; there is no file beside them."""
-        return None
-
-    @staticmethod
-    def unattended_content(text, exclude):
-        """The settings of dnf-automatic; where it is not installed there is nothing to write."""
-        return None if text is None else pins.render_automatic(text, exclude)

@@ -24,10 +24,8 @@ Beside what :class:`Manager` has, a manager answers:
     act: a transaction, its downloads, finishing an interrupted run, ``hold`` and ``unhold``
 ``fix_options(broken)``, ``download_options(broken)``, ``deferred_dkms_options()``
     options of these commands
-``pin_content(table, resolved)``
-    the file that keeps the manager to one driver; None where the holds do that
-``unattended_file``, ``unattended_content(text, exclude)``
-    the file that keeps unattended upgrades from the driver, and what should be in it; None when it should not be there
+``unattended_file``
+    the file that keeps unattended upgrades from the driver; ``_packages.pins`` has its content
 """
 
 from __future__ import annotations

@@ -2,60 +2,103 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""One task of driver_packages: plan, refuse or act, and the result. ``module`` is the AnsibleModule it runs in."""
+"""One task of driver_packages: read, plan, refuse or act, read back, and the result.
+
+``module`` is the AnsibleModule that the task runs in, ``actor`` a :class:`package_act.Actor`.
+"""
 
 from __future__ import annotations
 
-from . import package_locks
+import dataclasses
+from typing import Any, Dict, Optional, Tuple
+
+from . import package_answer, package_locks, package_plan, package_proof, package_read, packages
+from .manager import Manager
+from .package_act import Actor, ChangeFailed
+from .package_plan import Plan
+from .package_state import Installed, State, Wish
 
 
-def tolerated(module, plan):
-    """Check mode on a node whose repository is not there yet: it cannot be known, which is no failure."""
-    if not module.check_mode or [item["id"] for item in plan["refusals"]] != ["unknown_version"]:
-        return False
-    return not module.params["repository_ready"] or not plan["resolved"]["available"]
+def make(manager: Manager, wish: Wish) -> Plan:
+    """Read the node, decide what it should have, and read what that asks for. Nothing is changed."""
+    table, refusals = packages.decide_system(manager.os_release(), wish.source)
+    if table is None:
+        return Plan(State(manager.name), wish, tuple(refusals))
+    plan = package_plan.choose(package_read.read(manager, wish, table), wish)
+    if plan.action:
+        plan = package_plan.judge(plan, package_read.rehearse(manager, plan))
+    if package_plan.needs_room(plan):
+        plan = package_plan.with_room(plan, package_read.read_room(manager, plan))
+    if package_plan.keeps(plan):
+        plan = package_plan.with_archives(plan, package_read.read_archives(manager, plan))
+    return package_plan.settle(plan)
 
 
-def refuse(module, plan, change):
-    words = " ".join("%s Next step: %s." % (item["message"], item["next_step"]) for item in plan["refusals"])
-    before = "Only an interrupted %s run was finished." % change.words["repair"] if change.actions else "Nothing was changed."
-    module.fail_json(msg="%s %s" % (before, words), changed=bool(change.actions), **change.answer(plan))
-
-
-def planned(change, acting):
+def make_unlocked(manager: Manager, wish: Wish, acting: bool) -> Plan:
     """Return the plan, made while the package manager's locks are free; refuse while they are held."""
-    plan, manager = change.plan(), change.manager
-    if change.options["state"] == "resolved" or not (plan["refusals"] or change.would_change(plan)):
+    plan = make(manager, wish)
+    if wish.state == "resolved" or not (plan.refusals or plan.changes):
         return plan
     timeout_s = manager.lock_timeout_s if acting else min(package_locks.LOOK_S, manager.lock_timeout_s)
     found, waited = package_locks.wait(lambda: package_locks.held(manager.name, manager.root), timeout_s)
     if waited and not found:
-        return change.plan()  # it was of what that other run was changing
-    plan["refusals"] += package_locks.refusals(found, timeout_s)
-    return plan
+        return make(manager, wish)  # the first one was of what that other run was changing
+    return package_plan.refused(plan, package_locks.refusals(found, timeout_s))
 
 
-def run(module, change, acting):
+def tolerated(module: Any, plan: Plan) -> bool:
+    """Check mode on a node whose repository is not there yet: it cannot be known, which is no failure."""
+    if not module.check_mode or [item["id"] for item in plan.refusals] != ["unknown_version"]:
+        return False
+    return not module.params["repository_ready"] or not plan.resolved["available"]
+
+
+def prove(manager: Manager, plan: Plan) -> Tuple[Installed, Optional[Dict[str, Any]]]:
+    """Read the node again: ``(installed packages, set)``. Raises ChangeFailed where it is not as planned."""
+    installed = manager.installed()
+    left = package_read.read_downloads(manager, plan) if plan.wish.state == "downloaded" else {}
+    wrong = package_proof.shortfall(plan, installed, left)
+    if wrong:
+        raise ChangeFailed(wrong)
+    return installed, package_read.read_back(manager, plan)
+
+
+def run(module: Any, actor: Actor, acting: bool) -> Dict[str, Any]:
     """Plan, then act unless told not to; answers the result."""
-    plan = planned(change, acting)
-    if acting and module.params["state"] != "downloaded" and not plan["lacking"] and change.repair(plan):
-        plan = change.plan()
-    if plan["refusals"]:
-        if tolerated(module, plan):
-            return dict(change.answer(plan), changed=module.params["state"] != "resolved")
-        refuse(module, plan, change)
-    changed = change.would_change(plan) or bool(change.actions)
-    expects_another = change.expects_another(plan)
-    result = dict(change.answer(plan), changed=changed or expects_another, diff=change.difference(plan, changed))
-    if not acting:
-        return dict(result, actions=change.foresee(plan), holds=change.holds(plan))
-    if changed:
-        sure = change.would_change(dict(plan, keep_new={})) or bool(change.actions)
-        change.act(plan)
+    manager, wish = actor.manager, Wish.of(module.params)
+    plan = make_unlocked(manager, wish, acting)
+    repaired = plan.state.interrupted
+    if repaired and acting and wish.state != "downloaded" and not plan.lacking:
+        actor.repair(plan.state)
+        plan = make(manager, wish)
+    if plan.refusals:
+        return refuse(module, plan, actor, repaired)
+    changes = plan.changes or bool(actor.done)
+    result = dict(changed=changes or plan.expect is not None, diff=package_answer.difference(plan) if changes else [])
+    if acting:
+        return dict(package_answer.answer(plan, (), repaired), **dict(result, **act(plan, actor, changes)))
+    rows = package_read.read_holds(manager, plan, plan.state.installed, actor.clock())
+    return dict(package_answer.answer(plan, package_answer.foresee(plan), repaired), holds=rows, **result)
+
+
+def refuse(module: Any, plan: Plan, actor: Actor, repaired: bool) -> Dict[str, Any]:
+    answer = package_answer.answer(plan, actor.done, repaired)
+    if tolerated(module, plan):
+        return dict(answer, changed=plan.wish.state != "resolved")
+    text = package_answer.refusal_text(plan, actor.done)
+    return module.fail_json(msg=text, changed=bool(actor.done), **answer)
+
+
+def act(plan: Plan, actor: Actor, changes: bool) -> Dict[str, Any]:
+    """Carry the plan out and prove it: the part of the result that only a run has."""
+    found: Dict[str, Any] = {}
+    if changes:
+        sure = dataclasses.replace(plan, keep_new={}).changes or bool(actor.done) or plan.expect is not None
+        actor.carry_out(plan)
         # That something cannot be kept is the same in every run, and no change.
-        result.update(changed=sure or expects_another or bool(set(plan["keep_new"]) - set(change.unkept)), unkept=change.unkept)
-    installed = change.verify(plan)
-    change.find_module_archives(plan)
-    change.record_holds(plan, installed)
-    change.record_expectation(plan)
-    return dict(result, actions=change.actions, holds=change.holds(plan, installed))
+        found.update(changed=sure or bool(set(plan.keep_new) - set(actor.unkept)), unkept=list(actor.unkept))
+    installed, resolved = prove(actor.manager, plan)
+    actor.record_holds(plan, installed)
+    actor.record_expectation(plan)
+    rows = package_read.read_holds(actor.manager, plan, installed, actor.clock())
+    return dict(found, resolved=resolved, actions=list(actor.done), holds=rows)

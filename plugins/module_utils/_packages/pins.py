@@ -82,3 +82,18 @@ def render_automatic(text: str, exclude: bool = True, patterns: tuple[str, ...] 
     elif new:
         lines += ["[base]", new]
     return "".join("%s\n" % line for line in lines)
+
+
+def pin_content(manager: str, table: dict, resolved: dict) -> str | None:
+    """The file that keeps a package manager to one driver. None for dnf, whose version locks do that."""
+    return render_pin(table, resolved["sources"], by_name(table, resolved)) if manager == "apt" else None
+
+
+def unattended_content(manager: str, text: str | None, exclude: bool) -> str | None:
+    """The file that keeps unattended upgrades from the driver, out of the TEXT it has; None when it should not be there.
+
+    With dnf these are the settings of dnf-automatic; where it is not installed there is nothing to write.
+    """
+    if manager == "apt":
+        return render_unattended() if exclude else None
+    return None if text is None else render_automatic(text, exclude)

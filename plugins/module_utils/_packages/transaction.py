@@ -147,6 +147,11 @@ def differences(installed: dict[str, dict], wanted: dict[str, str]) -> dict[str,
 FILES, BOOT_FILES = 5000, 16
 
 
+def disk_paths(manager: str = "apt") -> tuple[str, ...]:
+    """The directories that a change writes below: the archives, the packages, the DKMS build, its modules, and the initrd."""
+    return WORDS[manager]["cache"], "/usr", "/var/lib/dkms", "/lib/modules", "/boot"
+
+
 def disk_needs(download_bytes: int, installed_delta_bytes: int | None, kernels: int, initrd_bytes: int,
                with_build: bool = True, manager: str = "apt") -> dict[str, int | None]:
     """Bytes a change needs below each path, generously: ``{path: bytes}``. A path that is written and need not grow is 0, one left alone is None.
@@ -154,13 +159,13 @@ def disk_needs(download_bytes: int, installed_delta_bytes: int | None, kernels: 
     ``installed_delta_bytes`` is by how much the installed packages grow, None where none changes.
     """
     builds = max(1, kernels) if with_build else 0
-    return {
-        WORDS[manager]["cache"]: download_bytes or None,
-        "/usr": None if installed_delta_bytes is None else max(0, installed_delta_bytes),
-        "/var/lib/dkms": builds * DKMS_BUILD_MIB * MIB or None,
-        "/lib/modules": builds * DKMS_MODULES_MIB * MIB or None,
-        "/boot": 2 * initrd_bytes if with_build else None,
-    }
+    return dict(zip(disk_paths(manager), (
+        download_bytes or None,
+        None if installed_delta_bytes is None else max(0, installed_delta_bytes),
+        builds * DKMS_BUILD_MIB * MIB or None,
+        builds * DKMS_MODULES_MIB * MIB or None,
+        2 * initrd_bytes if with_build else None,
+    )))
 
 
 def decide_disk(needs: dict[str, int | None], filesystems: dict, min_free_bytes: int, manager: str = "apt",

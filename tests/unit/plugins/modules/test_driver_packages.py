@@ -15,7 +15,7 @@ from ansible.module_utils import basic
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import boot_expectation
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.lock import NodeLock
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import package_locks
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import package_locks, package_task
 from ansible_collections.gpufleet.lifecycle.plugins.modules import driver_packages
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import repositories, stub_packages
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages.fake_apt import SET, FakeMachine
@@ -202,8 +202,8 @@ def test_nothing_is_begun_while_another_run_has_the_package_managers_lock(bench,
     assert result["failed"] and [item["id"] for item in result["refusals"]] == ["lock_held"] and machine.log == []
     assert "unattended-upgr (pid 4711)" in result["msg"] and waits == [10 if check else 40]
     # It has ended meanwhile: what it left is what is planned with.
-    plans, plan = [], driver_packages.PackageChange.plan
-    monkeypatch.setattr(driver_packages.PackageChange, "plan", lambda self: plans.append(plan(self)) or plans[-1])
+    plans, make = [], package_task.make
+    monkeypatch.setattr(package_task, "make", lambda manager, wish: plans.append(make(manager, wish)) or plans[-1])
     monkeypatch.setattr(package_locks, "wait", lambda look, timeout_s: ([], True))
     assert not bench.run(version="535.261.03", state=state, check=check).get("failed") and len(plans) == 2
     monkeypatch.setattr(package_locks, "wait", lambda look, timeout_s: pytest.fail("a look waits for nobody"))
@@ -293,6 +293,14 @@ def test_holds_are_lifted_when_asked_and_left_alone_when_not(bench):
     assert not bench.run(version="535.261.03")["changed"]
     assert bench.run(version="535.261.03", hold=False)["changed"]
     assert held(machine) == []
+
+
+def test_holds_are_lifted_together_with_a_change_that_takes_them(bench):
+    machine = bench.make(version=OLD, hold=True)
+    foreseen = bench.run(check=True, version="535.261.03", hold=False)
+    done = bench.run(version="535.261.03", hold=False)
+    assert not done.get("failed") and versions(machine) == {NEW} and held(machine) == []
+    assert foreseen["actions"] == done["actions"] and "lift the hold of %s" % ", ".join(SET) in done["actions"]
 
 
 def test_holds_that_a_change_takes_are_put_back_where_nobody_asks_for_any(bench):

@@ -10,10 +10,15 @@ A tool that is missing fails the test and says which package has it: ``make setu
 from __future__ import annotations
 
 import copy
+import dataclasses
 import os
 import shutil
 import subprocess
 import tempfile
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import package_answer, package_task
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_act import Actor
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_state import Wish
 
 TOOLS = {
     "rpmbuild": "rpm", "rpm": "rpm", "createrepo_c": "createrepo-c", "modifyrepo_c": "createrepo-c", "dnf": "dnf and dnf-plugins-core",
@@ -42,17 +47,24 @@ OPTIONS = dict(
 )
 
 
-def carry_out(changing):
-    """A change as the module does it: plan, act, read back; answers the plan. What was foreseen is what was done."""
-    plan = changing.plan()
-    assert plan["refusals"] == []
-    foreseen = changing.foresee(plan)
-    if changing.would_change(plan):
-        changing.act(plan)
-    changing.verify(plan)
-    changing.find_module_archives(plan)
-    assert changing.actions == foreseen
-    return plan
+class Change:
+    """A change over a package manager, in the steps of the module."""
+
+    def __init__(self, manager, options):
+        self.manager, self.wish, self.actor = manager, Wish.of(options), Actor(manager)
+
+    def plan(self):
+        return package_task.make(self.manager, self.wish)
+
+    def carry_out(self):
+        """Plan, act, read back; answers the plan. What was foreseen is what was done."""
+        plan = self.plan()
+        assert plan.refusals == ()
+        if plan.changes:
+            self.actor.carry_out(plan)
+        dummy, resolved = package_task.prove(self.manager, plan)
+        assert self.actor.done == package_answer.foresee(plan)
+        return dataclasses.replace(plan, resolved=resolved)
 
 
 class Root:

@@ -16,7 +16,7 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import trees
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import files
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import apt, deb_store, package_task, transaction
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_change import ChangeFailed, PackageChange
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_act import Actor, ChangeFailed
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import repositories
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import stub_packages as stubs
 
@@ -43,11 +43,11 @@ def _machine(built):
 
 
 def change(machine, **options):
-    return PackageChange(apt.Apt(machine, root=str(machine.root)), dict(OPTIONS, **options))
+    return repositories.Change(apt.Apt(machine, root=str(machine.root)), dict(OPTIONS, **options))
 
 
 def run(machine, **options):
-    return repositories.carry_out(change(machine, **options))
+    return change(machine, **options).carry_out()
 
 
 def installed(machine):
@@ -71,11 +71,11 @@ def test_install_downgrade_other_flavour_and_other_branch(machine):
     run(machine, components=["fabricmanager"])
     assert installed(machine)["nvidia-fabricmanager-580"] == installed(machine)["nvidia-dkms-580-server-open"] == NEW
     again = change(machine)
-    assert not again.would_change(again.plan())
+    assert not again.plan().changes
 
     plan = run(machine, version="580.173.02")
     assert installed(machine)["libnvidia-compute-580-server"] == installed(machine)["nvidia-fabricmanager-580"] == OLD
-    assert plan["resolved"]["obsolete"] == ["nvidia-firmware-580-server-580.178.04"]
+    assert plan.resolved["obsolete"] == ["nvidia-firmware-580-server-580.178.04"]
 
     run(machine, flavour="proprietary")
     assert "nvidia-dkms-580-server-open" not in installed(machine) and installed(machine)["nvidia-dkms-580-server"] == NEW
@@ -99,7 +99,7 @@ def test_unattended_upgrades_are_kept_away_and_let_in_again(machine):
     assert [name for name in names if not any(re.match(pattern, name) for pattern in patterns)] == []
     assert not any(re.match(pattern, name) for pattern in patterns for name in ("nvidia-container-toolkit", "nvidia-modprobe", "linux-image-generic", "dkms"))
     again = change(machine, exclude_unattended=True)
-    assert not again.would_change(again.plan())
+    assert not again.plan().changes
     run(machine, exclude_unattended=False)
     assert not path.exists()
 
@@ -119,19 +119,19 @@ def test_the_pin_of_prebuilt_modules(machine):
     assert installed(machine)[modules] == "6.8.0-149.149+1" and "dkms" not in installed(machine)
     assert candidates(machine, modules, "linux-modules-nvidia-580-server-open-" + stubs.OLD_KERNEL) == ["6.8.0-149.149+1", "(none)"]
     again = change(machine, kernel_module="prebuilt")
-    assert not again.would_change(again.plan())
+    assert not again.plan().changes
 
 
 def test_a_kernel_that_a_prebuilt_module_would_bring_is_refused(machine):
     """The module of a kernel that is on the disk and not in the package list: its package comes with the module."""
     kernel(machine, stubs.KERNEL)
-    refusal, = change(machine, kernel_module="prebuilt").plan()["refusals"]
+    refusal, = change(machine, kernel_module="prebuilt").plan().refusals
     assert (refusal["id"], refusal["packages"]) == ("kernel_change", ["linux-image-" + stubs.KERNEL])
 
 
 def test_the_transitional_trap(machine):
     """What apt itself would do for branch 570, and that it is refused twice: when resolved, and when simulated."""
-    resolved, = change(machine, version="570.211.01", flavour="proprietary").plan()["refusals"]
+    resolved, = change(machine, version="570.211.01", flavour="proprietary").plan().refusals
     assert resolved["id"] == "transitional" and installed(machine) == {}
     manager = apt.Apt(machine, root=str(machine.root))
     index = manager.index("nvidia")
@@ -139,7 +139,7 @@ def test_the_transitional_trap(machine):
     simulated = manager.simulate(manager.arguments(asked))
     brought = dict((item["name"], item["version"]) for item in simulated["install"])
     assert brought["nvidia-dkms-580-server"] == brought["libnvidia-compute-580-server"] == NEW
-    table = change(machine).plan()["table"]
+    table = change(machine).plan().state.table
     refusal, = transaction.decide(simulated, asked, {}, index, [], table)
     assert refusal["id"] == "mixed_set" and set(refusal["packages"]) == set(brought) - set(asked) - {"dkms"}
 
@@ -147,9 +147,9 @@ def test_the_transitional_trap(machine):
 def test_a_removal_outside_the_set_is_refused(machine):
     run(machine, version="580.173.02", hold=None, pin=None)
     machine.install("old-tool")
-    refusal, = change(machine).plan()["refusals"]
+    refusal, = change(machine).plan().refusals
     assert (refusal["id"], refusal["packages"]) == ("removal", ["old-tool"])
-    assert change(machine, allow_removal=["old-tool"]).plan()["refusals"] == []
+    assert change(machine, allow_removal=["old-tool"]).plan().refusals == ()
 
 
 def test_somebody_elses_hold_is_not_run_over(machine):
@@ -157,14 +157,14 @@ def test_somebody_elses_hold_is_not_run_over(machine):
     run(machine, version="580.173.02", hold=None, pin=None)
     machine.install("old-tool")
     machine(["apt-mark", "hold", "old-tool"])
-    assert [item["id"] for item in change(machine).plan()["refusals"]] == ["no_solution"]
+    assert [item["id"] for item in change(machine).plan().refusals] == ["no_solution"]
 
 
 def test_downloads_are_kept_and_counted_once(machine):
     archive = machine.root / "var/cache/apt/archives"
-    assert change(machine).plan()["download_bytes"] > 0
+    assert change(machine).plan().download_bytes > 0
     run(machine, state="downloaded")
-    assert installed(machine) == {} and not change(machine, state="downloaded").plan()["download_bytes"], list(archive.iterdir())
+    assert installed(machine) == {} and not change(machine, state="downloaded").plan().download_bytes, list(archive.iterdir())
 
 
 # the node's own store
@@ -189,20 +189,20 @@ def kept(machine):
 def test_the_way_forth_and_back_needs_no_mirror_once_it_is_kept(machine):
     run(machine, version="580.173.02", keep=True)
     again = change(machine, version="580.173.02", keep=True)
-    assert not again.would_change(again.plan()) and kept(machine) == [OLD]
+    assert not again.plan().changes and kept(machine) == [OLD]
     ahead = run(machine, state="downloaded", keep=True)
     assert kept(machine) == [OLD, NEW] and installed(machine)["libnvidia-compute-580-server"] == OLD
-    assert [path.rsplit("/", 1)[1].split("_")[0] for path in ahead["resolved"]["module_archives"]] == [
+    assert [path.rsplit("/", 1)[1].split("_")[0] for path in ahead.resolved["module_archives"]] == [
         "nvidia-dkms-580-server-open", "nvidia-kernel-source-580-server-open"]
     again = change(machine, state="downloaded", keep=True)
-    assert not again.would_change(again.plan()) and ahead["resolved"]["version"] == NEW
+    assert not again.plan().changes and ahead.resolved["version"] == NEW
     cut_off(machine)
     run(machine, keep=True)
     assert installed(machine)["libnvidia-compute-580-server"] == installed(machine)["nvidia-dkms-580-server-open"] == NEW
     run(machine, version="580.173.02", keep=True)
     assert installed(machine)["libnvidia-compute-580-server"] == installed(machine)["nvidia-dkms-580-server-open"] == OLD
     again = change(machine, version="580.173.02", keep=True)
-    assert not again.would_change(again.plan())
+    assert not again.plan().changes
 
 
 def test_without_the_store_there_is_no_way_back(machine):
@@ -210,7 +210,7 @@ def test_without_the_store_there_is_no_way_back(machine):
     run(machine, version="580.173.02")
     run(machine)
     cut_off(machine)
-    refusal, = change(machine, version="580.173.02").plan()["refusals"]
+    refusal, = change(machine, version="580.173.02").plan().refusals
     assert refusal["id"] == "unknown_version"
 
 
@@ -224,21 +224,21 @@ def test_a_driver_that_cannot_be_kept_is_not_replaced(machine, tmp_path):
     (machine.root / "etc/apt/sources.list").write_text("deb [trusted=yes] copy:%s ./\n" % tmp_path, encoding="utf-8")
     assert machine(["apt-get", "update"])[0] == 0
     plan = change(machine, keep=True).plan()
-    refusal, = plan["refusals"]
+    refusal, = plan.refusals
     assert refusal["id"] == "cannot_keep" and "libnvidia-compute-580-server" in refusal["packages"] and "%s cannot be had any more" % OLD in refusal["message"]
     assert "nvidia_driver_keep: false" in refusal["next_step"] and not store(machine).exists()
-    assert change(machine, keep=False).plan()["refusals"] == []
+    assert change(machine, keep=False).plan().refusals == ()
 
 
 def test_a_mirror_that_goes_away_in_between_stops_it_before_anything_is_changed(machine):
     run(machine, version="580.173.02")
     changing = change(machine, keep=True)
     plan = changing.plan()
-    assert plan["refusals"] == [] and plan["keep"]
+    assert plan.refusals == () and plan.keep
     before = installed(machine)
     cut_off(machine)
     with pytest.raises(ChangeFailed, match="cannot be kept for the way back: .*no mirror that this node knows has it.*Nothing was changed"):
-        changing.act(plan)
+        changing.actor.carry_out(plan)
     assert installed(machine) == before
 
 
@@ -249,12 +249,12 @@ def test_what_cannot_be_kept_is_told_and_is_no_change(machine):
     (machine.root / "var/cache/apt/archives/partial").mkdir(parents=True)
     machine.repository.rename(str(machine.repository) + "-gone")
     try:
-        module = types.SimpleNamespace(params={"state": "present"})
-        answer = package_task.run(module, change(machine, version="580.173.02", keep=True), True)
+        module = types.SimpleNamespace(params=dict(OPTIONS, version="580.173.02", keep=True))
+        answer = package_task.run(module, Actor(apt.Apt(machine, root=str(machine.root))), True)
     finally:
         (machine.repository.parent / (machine.repository.name + "-gone")).rename(machine.repository)
     assert "libnvidia-compute-580-server" in [name.split(":")[0] for name in answer["unkept"]] and not answer["changed"]
-    again = package_task.run(module, change(machine, version="580.173.02", keep=True), True)
+    again = package_task.run(module, Actor(apt.Apt(machine, root=str(machine.root))), True)
     assert again["changed"] and again["unkept"] == [] and kept(machine) == [OLD]
 
 
@@ -271,7 +271,7 @@ def test_what_is_damaged_in_the_store_is_not_used(machine, spoil):
         (store(machine) / deb_store.LIST).write_text("{}", encoding="utf-8")
     run(machine)
     cut_off(machine)
-    assert [item["id"] for item in change(machine, version="580.173.02").plan()["refusals"]] == [{"content": "partly_available"}.get(spoil, "unknown_version")]
+    assert [item["id"] for item in change(machine, version="580.173.02").plan().refusals] == [{"content": "partly_available"}.get(spoil, "unknown_version")]
 
 
 def test_the_store_keeps_the_last_two_drivers(machine):
@@ -307,7 +307,7 @@ def test_archives_are_read_once_for_one_answer(machine, monkeypatch):
     read = []
     monkeypatch.setattr(deb_store, "sha256_of", lambda path: read.append(path) or trees.sha256_of(path))
     again = change(machine, version="580.173.02", keep=True)
-    assert not again.would_change(again.plan())
+    assert not again.plan().changes
     assert len(read) == len(set(read)) == len(list(store(machine).glob("*.deb")))
 
 

@@ -13,8 +13,8 @@ import threading
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import dnf, transaction
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_change import ChangeFailed, PackageChange
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import dnf, package_read, transaction
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_act import ChangeFailed
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import repositories
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import stub_packages as stubs
 
@@ -60,11 +60,11 @@ def _machine(built):
 
 
 def change(machine, **options):
-    return PackageChange(dnf.Dnf(machine, root=str(machine.root)), dict(OPTIONS, **options))
+    return repositories.Change(dnf.Dnf(machine, root=str(machine.root)), dict(OPTIONS, **options))
 
 
 def run(machine, **options):
-    return repositories.carry_out(change(machine, **options))
+    return change(machine, **options).carry_out()
 
 
 def versions(machine):
@@ -79,24 +79,24 @@ def stream(machine):
 def test_install_upgrade_other_flavour_and_back(machine):
     """Locks, epochs and streams go along, each way, and a second run has nothing to do."""
     plan = run(machine, version="575.57.08", components=["fabricmanager"])
-    assert plan["transaction"]["streams"] == {"nvidia-driver": (None, "575-open")} and len(plan["transaction"]["install"]) == 10
+    assert plan.transaction["streams"] == {"nvidia-driver": (None, "575-open")} and len(plan.transaction["install"]) == 10
     assert set(versions(machine)) == SET | {"dkms", "nvidia-fabricmanager"} and stream(machine) == "575-open"
     locks = machine.locks.read_text(encoding="utf-8")
     assert "nvidia-driver-cuda-%s.*\n" % OLD in locks and "nvidia-fabricmanager-0:575.57.08-1.*\n" in locks and "dkms" not in locks.replace("-dkms-", "")
-    assert not change(machine, version="575.57.08").would_change(change(machine, version="575.57.08").plan())
+    assert not change(machine, version="575.57.08").plan().changes
 
     plan = run(machine)
-    assert plan["transaction"]["streams"] == {"nvidia-driver": ("575-open", "580-open")} and len(plan["transaction"]["upgrade"]) == 9
+    assert plan.transaction["streams"] == {"nvidia-driver": ("575-open", "580-open")} and len(plan.transaction["upgrade"]) == 9
     assert versions(machine)["nvidia-fabricmanager"] == "580.95.05-1" and versions(machine)["nvidia-modprobe"] == NEW
     assert "575" not in machine.locks.read_text(encoding="utf-8") and stream(machine) == "580-open"
 
     plan = run(machine, flavour="proprietary")
-    assert (plan["resolved"]["obsolete"], stream(machine)) == (["kmod-nvidia-open-dkms"], "580-dkms")
+    assert (plan.resolved["obsolete"], stream(machine)) == (["kmod-nvidia-open-dkms"], "580-dkms")
     assert "kmod-nvidia-open-dkms" not in versions(machine) and versions(machine)["kmod-nvidia-latest-dkms"] == NEW
     assert "kmod-nvidia-open-dkms" not in machine.locks.read_text(encoding="utf-8")
 
     plan = run(machine, version="575.57.08")
-    assert len(plan["transaction"]["downgrade"]) == 8 and stream(machine) == "575-open"
+    assert len(plan.transaction["downgrade"]) == 8 and stream(machine) == "575-open"
     assert versions(machine)["kmod-nvidia-open-dkms"] == OLD and "580" not in machine.locks.read_text(encoding="utf-8")
 
     run(machine, state="absent")
@@ -117,10 +117,10 @@ def test_the_obvious_packages_alone_would_mix_versions(machine):
     """nvidia-kmod-common needs nvidia-modprobe of any version: dnf takes the newest of all branches."""
     manager = dnf.Dnf(machine, root=str(machine.root))
     plan = change(machine, version="575.57.08").plan()
-    asked = dict((name, version) for name, version in plan["resolved"]["packages"].items() if name != "nvidia-modprobe")
+    asked = dict((name, version) for name, version in plan.resolved["packages"].items() if name != "nvidia-modprobe")
     arguments = manager.arguments(asked, [], "nvidia-driver:575-open")
     simulated = manager.simulate(arguments)
-    refusal, = transaction.decide(simulated, asked, {}, plan["index"], [], plan["table"])
+    refusal, = transaction.decide(simulated, asked, {}, plan.state.index, [], plan.state.table)
     assert (refusal["id"], refusal["packages"]) == ("mixed_set", ["nvidia-modprobe"]) and NEW in refusal["found"]
 
 
@@ -141,8 +141,8 @@ def test_prebuilt_modules(machine):
     (kernels / "vmlinuz").write_bytes(b"")
     plan = run(machine, flavour="proprietary", kernel_module="prebuilt")
     assert versions(machine)["kmod-nvidia-580.95.05-5.14.0-503.22.1"] == "3:580.95.05-3.el9_5" and "dkms" not in versions(machine)
-    assert plan["resolved"]["stream"] == "nvidia-driver:580" and plan["resolved"]["trees"] == {} and plan["disk"]["/var/lib/dkms"] is None
-    assert run(machine, flavour="open")["resolved"]["obsolete"] == ["kmod-nvidia-580.95.05-5.14.0-503.22.1"]
+    assert plan.resolved["stream"] == "nvidia-driver:580" and plan.resolved["trees"] == {} and plan.disk["/var/lib/dkms"] is None
+    assert run(machine, flavour="open").resolved["obsolete"] == ["kmod-nvidia-580.95.05-5.14.0-503.22.1"]
     assert "kmod-nvidia-580.95.05-5.14.0-503.22.1" not in versions(machine)
 
 
@@ -154,7 +154,7 @@ def test_what_a_simulated_transaction_is_refused_for(machine, installed, extra, 
     run(machine, version="575.57.08", hold=None)
     machine.install(*installed)
     plan = change(machine, extra_packages=extra).plan()
-    refusal, = plan["refusals"]
+    refusal, = plan.refusals
     assert (refusal["id"], refusal["packages"]) == (ident, packages)
     assert versions(machine)["libnvidia-ml"] == OLD and stream(machine) == "575-open"
 
@@ -162,10 +162,10 @@ def test_what_a_simulated_transaction_is_refused_for(machine, installed, extra, 
 def test_somebody_elses_lock_is_not_run_over(machine):
     machine.install("glue-1-1.el9")
     machine.locks.write_text("glue-0:1-1.el9.*\n", encoding="utf-8")
-    refusal, = change(machine, extra_packages=["nvidia-settings"]).plan()["refusals"]
+    refusal, = change(machine, extra_packages=["nvidia-settings"]).plan().refusals
     assert (refusal["id"], refusal["packages"]) == ("held", ["glue"])
     machine.locks.write_text("", encoding="utf-8")
-    assert change(machine, extra_packages=["nvidia-settings"]).plan()["refusals"] == []
+    assert change(machine, extra_packages=["nvidia-settings"]).plan().refusals == ()
 
 
 @pytest.mark.parametrize("settings,step", [
@@ -175,9 +175,9 @@ def test_a_lock_that_nothing_reads_is_refused(machine, settings, step):
     path.unlink()
     if settings:
         path.write_text(settings, encoding="utf-8")
-    refusal, = change(machine).plan()["refusals"]
+    refusal, = change(machine).plan().refusals
     assert refusal["id"] == "no_hold" and step in refusal["next_step"]
-    assert change(machine, hold=None).plan()["refusals"] == [] and change(machine, state="resolved").plan()["refusals"] == []
+    assert change(machine, hold=None).plan().refusals == () and change(machine, state="resolved").plan().refusals == ()
 
 
 def test_the_lock_list_may_lie_elsewhere(machine):
@@ -191,12 +191,12 @@ def test_the_lock_list_may_lie_elsewhere(machine):
 
 
 def test_a_branch_without_a_stream(machine):
-    refusal, = change(machine, version="575.57.08", flavour="proprietary").plan()["refusals"]
+    refusal, = change(machine, version="575.57.08", flavour="proprietary").plan().refusals
     assert refusal["id"] == "no_stream" and "575-open" in refusal["found"] and refusal["expected"] == "575-dkms"
 
 
 def test_unknown_version_lists_every_stream(machine):
-    refusal, = change(machine, version="999.1.1").plan()["refusals"]
+    refusal, = change(machine, version="999.1.1").plan().refusals
     assert refusal["id"] == "unknown_version" and refusal["found"] == "available: %s, %s" % (NEW, OLD)
 
 
@@ -207,7 +207,7 @@ def test_a_failed_transaction_puts_the_stream_and_the_locks_back(machine):
     plan = changing.plan()
     machine.broken = "libnvidia-ml-580.95.05-1.el9.x86_64.rpm"
     with pytest.raises(ChangeFailed) as failed:
-        changing.act(plan)
+        changing.actor.carry_out(plan)
     assert "dnf install failed" in str(failed.value) and failed.value.details["output"]
     assert stream(machine) == "575-open" and set(versions(machine)[name] for name in SET) == {OLD}
     assert machine.locks.read_text(encoding="utf-8") == locks
@@ -218,9 +218,10 @@ def test_packages_that_an_interrupted_run_left_twice(machine):
     machine(["rpm", "-i", "--justdb", "--nodeps", "--force", "--oldpackage", str(machine.repository / "libnvidia-ml-580.95.05-1.el9.x86_64.rpm")])
     changing = change(machine, hold=None)
     plan = changing.plan()
-    assert plan["broken"] == ["libnvidia-ml"]
-    assert changing.repair(plan) and changing.repaired and "interrupted rpm run" in changing.actions[0]
-    assert change(machine, hold=None).plan()["broken"] == []
+    assert plan.state.broken == ("libnvidia-ml",)
+    changing.actor.repair(plan.state)
+    assert "interrupted rpm run" in changing.actor.done[0] and len(changing.actor.done) == 1
+    assert change(machine, hold=None).plan().state.broken == ()
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -244,22 +245,22 @@ def _served(machine):
 def test_downloads_are_kept_and_counted_once_and_the_way_back_too(served):
     """Before the change the archives of the new set; and those of the set that is there."""
     plan = change(served, version="575.57.08", state="downloaded").plan()
-    assert plan["download_bytes"] > 0 and plan["disk"]["/var/cache/dnf"] == plan["download_bytes"] and plan["refusals"] == []
+    assert plan.download_bytes > 0 and plan.disk["/var/cache/dnf"] == plan.download_bytes and plan.refusals == ()
     run(served, version="575.57.08", state="downloaded")
-    assert versions(served) == {} and change(served, version="575.57.08").plan()["download_bytes"] == 0
+    assert versions(served) == {} and change(served, version="575.57.08").plan().download_bytes == 0
     run(served, version="575.57.08")
     again = change(served, version="575.57.08", state="downloaded")
-    assert not again.would_change(again.plan())
+    assert not again.plan().changes
     shutil.rmtree(str(served.root / "var/cache/dnf"))
     back = change(served, version="575.57.08", state="downloaded")
-    assert back.would_change(back.plan())
+    assert back.plan().changes
     run(served, version="575.57.08", state="downloaded")
     archives = [path.name for path in (served.root / "var/cache/dnf").glob("*/packages/*.rpm")]
     assert "kmod-nvidia-open-dkms-575.57.08-1.el9.x86_64.rpm" in archives
 
 
 def test_no_disk_space_is_refused(machine):
-    refusal, = change(machine, min_free_mib=2 ** 40).plan()["refusals"]
+    refusal, = change(machine, min_free_mib=2 ** 40).plan().refusals
     assert refusal["id"] == "disk" and "dnf clean packages" in refusal["next_step"]
 
 
@@ -269,7 +270,9 @@ def test_a_repository_without_modules(tmp_path):
     machine = repositories.DnfRoot(
         tmp_path, stubs.EL_BASE + new + stubs.redhat("575.57.08"), updateinfo=repositories.advisory(stubs.named(new, "libnvidia-ml", "nvidia-imex")))
     plan = run(machine, version="575.57.08")
-    assert plan["resolved"]["stream"] is None and "streams" not in plan["transaction"] and SET <= set(versions(machine))
-    rows = dict((row["package"], row) for row in change(machine, version="575.57.08").holds(change(machine, version="575.57.08").plan()))
+    assert plan.resolved["stream"] is None and "streams" not in plan.transaction and SET <= set(versions(machine))
+    again = change(machine, version="575.57.08").plan()
+    found = package_read.read_holds(dnf.Dnf(machine, root=str(machine.root)), again, again.state.installed, 0.0)
+    rows = dict((row["package"], row) for row in found)
     assert set(rows) == SET and rows["libnvidia-ml"]["newer"] == rows["libnvidia-ml"]["security"] == [NEW]
     assert (rows["libnvidia-cfg"]["newer"], rows["libnvidia-cfg"]["security"]) == ([NEW], [])

@@ -74,3 +74,18 @@ def test_the_order_is_rpms():
 def test_sort_keys():
     assert sorted(["3:1-1", "2-1", "10-1"], key=versions.RpmKey) == ["2-1", "10-1", "3:1-1"]
     assert versions.RpmKey("1.0-1") == versions.RpmKey("0:1.0-1") and versions.KEYS == {"apt": versions.Key, "dnf": versions.RpmKey}
+
+
+@pytest.mark.parametrize("manager,text,exclude,expected", [
+    ("apt", None, True, pins.render_unattended()), ("apt", "old", True, pins.render_unattended()), ("apt", "old", False, None),
+    ("apt", None, False, None), ("dnf", None, True, None), ("dnf", None, False, None),
+    ("dnf", CONF, True, pins.render_automatic(CONF)), ("dnf", pins.render_automatic(CONF), False, CONF),
+])
+def test_the_file_of_unattended_upgrades_by_package_manager(manager, text, exclude, expected):
+    assert pins.unattended_content(manager, text, exclude) == expected
+
+
+def test_the_pin_by_package_manager():
+    resolved = {"packages": {"nvidia-smi": "535.261.03-1"}, "sources": {"nvidia-graphics-drivers": "535.261.03-1"}}
+    assert pins.pin_content("apt", UBUNTU, resolved) == pins.render_pin(UBUNTU, resolved["sources"])
+    assert pins.pin_content("dnf", UBUNTU, resolved) is None

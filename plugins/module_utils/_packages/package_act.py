@@ -1,0 +1,135 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Carry out a plan for driver packages, step by step, through a package manager. Nothing is decided here."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, Callable, Dict, List, Tuple
+
+from .._dkms import dkms
+from .._node import boot_expectation, files
+from .._node.files import write_atomically
+from . import holds, package_answer, package_plan, packages, transaction
+from .manager import Manager, ManagerError
+from .package_plan import Plan
+from .package_state import Installed, State
+
+
+class ChangeFailed(Exception):
+    """The change did not end as it should have; ``details`` go to the caller as they are."""
+
+    def __init__(self, message: str, **details: Any) -> None:
+        self.details = details
+        super().__init__(message)
+
+
+class Actor:
+    """Changes one node. ``done`` are the sentences of what was done so far, also when a step failed."""
+
+    def __init__(self, manager: Manager, clock: Callable[[], float] = time.time) -> None:
+        self.manager, self.clock = manager, clock
+        self.started = clock()
+        self.done: List[str] = []
+        self.unkept: Tuple[str, ...] = ()  # new packages that could not be kept
+
+    def repair(self, state: State) -> None:
+        """Finish an interrupted run of the package manager. What it cannot finish is left to the transaction."""
+        self.done.append(package_answer.finished(state))
+        error = self.manager.configure()
+        if error:
+            self.done.append("%s did not finish: %s" % (transaction.WORDS[state.manager]["finish"], error))
+
+    def carry_out(self, plan: Plan) -> None:
+        self.keep(plan)
+        if plan.wish.state == "downloaded":
+            self.download(plan)
+        else:
+            try:
+                self.transact(plan)
+            finally:
+                self.put_holds_back(plan)
+            self.write_files(plan)
+        self.keep_new(plan)
+
+    def keep(self, plan: Plan) -> None:
+        """The way back first: without it nothing is begun."""
+        wrong = self.manager.keep(plan.keep, plan.state.index) if plan.keep else {}
+        if wrong:
+            why = "; ".join("%s: %s" % item for item in sorted(wrong.items()))
+            raise ChangeFailed("The driver that is installed cannot be kept for the way back: %s. "
+                               "Nothing was changed. Next step: %s." % (why, packages.KEEP_STEP))
+        self.done += package_answer.keeping(plan.keep)
+
+    def download(self, plan: Plan) -> None:
+        if plan.download_bytes:
+            self.manager.download(plan.arguments, self.manager.download_options(plan.state.broken))
+        self.done += package_answer.downloading(plan.download_bytes)
+
+    def transact(self, plan: Plan) -> None:
+        if not (plan.has_transaction or plan.state.broken):
+            return
+        options = list(self.manager.fix_options(plan.state.broken))
+        if plan.wish.dkms_build == "deferred":
+            options += self.manager.deferred_dkms_options()
+        try:
+            self.manager.change(plan.arguments, "remove" if plan.wish.state == "absent" else "install", options)
+        except ManagerError as exc:
+            step = "read the output, repair its cause, run again"
+            raise ChangeFailed("%s. Next step: %s." % (exc, step), output=exc.output, **self.build_log(plan)) from exc
+        self.done += transaction.action_sentences(plan.transaction)
+
+    def build_log(self, plan: Plan) -> Dict[str, Any]:
+        """The end of make.log when a DKMS build of this run failed."""
+        name = plan.resolved["dkms_name"] if plan.resolved else None
+        path = dkms.log_path(self.manager.root, name, plan.resolved["dkms_version"]) if name else None
+        if not path or os.stat(self.manager.path(path)).st_mtime < self.started - 1:
+            return {}
+        return {"make_log": path, "make_log_tail": dkms.log_tail(self.manager.root, path)}
+
+    def put_holds_back(self, plan: Plan) -> None:
+        """A change drops the hold of what it changes, or leaves one of the old version: hold again, and what is new."""
+        installed = self.manager.installed()
+        there = set(name for name, have in installed.items() if have["installed"])
+        loose = set(name for name in there if not installed[name]["hold"])
+        lift = there.intersection(plan.lift)
+        self.manager.mark("hold", loose.intersection(plan.hold + plan.held))
+        self.manager.mark("unhold", lift)
+        self.manager.forget([name for name in plan.held + plan.lift if name not in there])
+        self.done += package_answer.holding(loose.intersection(plan.hold)) + package_answer.lifting(lift)
+
+    def write_files(self, plan: Plan) -> None:
+        for path, content in plan.files:
+            if content is None:
+                os.unlink(self.manager.path(path))
+            else:
+                write_atomically(self.manager.path(path), content)
+            self.done.append(package_answer.writing(path, content))
+
+    def keep_new(self, plan: Plan) -> None:
+        """Keep what was downloaded, from the cache. What cannot be kept is told, and is no failure."""
+        self.unkept = tuple(sorted(self.manager.keep(plan.keep_new, plan.state.index))) if plan.keep_new else ()
+        if plan.before and plan.wish.state == "present":
+            self.manager.store.forget(set(plan.before.items()) | set(plan.packages.items()))
+
+    # what the node is told of it
+
+    def record_holds(self, plan: Plan, installed: Installed) -> None:
+        """Keep the time since when each package is held. It is no change of the node."""
+        path = self.manager.path(holds.RECORD)
+        known = holds.parse(files.read_text(path))
+        held = package_plan.held_driver(plan.state.table, installed)
+        before = package_plan.held_driver(plan.state.table, plan.state.installed)
+        record = holds.update(known, held, self.clock(), [name for name in held if held[name] != before.get(name)])
+        if record != known:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            write_atomically(path, holds.render(record))
+
+    def record_expectation(self, plan: Plan) -> None:
+        """Expect the driver that is installed now: the check at boot would fail otherwise."""
+        if plan.expect:
+            boot_expectation.keep_driver(self.manager.path(boot_expectation.PATH), plan.expect)
+            self.done.append("wrote driver %s into %s" % (plan.expect, boot_expectation.PATH))

@@ -1,0 +1,298 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Plan a change of driver packages: what is installed, removed, held, pinned, kept for the way back, or refused. Pure.
+
+A plan begins with :func:`choose` and ends with :func:`settle`. Between them it says what else has to be read, and each
+reading makes another plan of it: :func:`judge`, :func:`with_room`, :func:`with_archives`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any, Dict, Iterable, Optional, Tuple
+
+from .._dkms import dkms
+from . import flavour, floors, needs, packages, pins, transaction
+from .package_state import Archives, Installed, Problem, Rehearsal, Room, State, Versions, Wish
+
+Refusal = Dict[str, Any]  # as packages.refusal makes it
+Names = Tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The change of a node in this state for this wish. A plan with refusals is not carried out."""
+
+    state: State
+    wish: Wish
+    refusals: Tuple[Refusal, ...] = ()
+    lacking: bool = False  # refused for what the node is: an interrupted run is not finished there either
+    flavour: Optional[Dict[str, Any]] = None  # as flavour.decide answers
+    resolved: Optional[Dict[str, Any]] = None  # as packages.resolve answers, with trees and module_archives
+    # the transaction
+    action: Optional[str] = None  # install, remove; None: no transaction is thought of
+    due: bool = False  # whether there is anything for it to do
+    targets: Names = ()  # what a removal removes
+    stream: Optional[str] = None  # the module stream that is enabled for it
+    removable: Names = ()  # what may be removed in it
+    arguments: Names = ()
+    foreseen: bool = False  # the package manager has been asked what it would do, and has an answer
+    transaction: Dict[str, Any] = dataclasses.field(default_factory=transaction.nothing)
+    download_bytes: int = 0
+    disk: Dict[str, Optional[int]] = dataclasses.field(default_factory=dict)
+    # the way back
+    before: Versions = dataclasses.field(default_factory=dict)  # the driver that is replaced
+    keep: Versions = dataclasses.field(default_factory=dict)  # what is kept before the change
+    keep_new: Versions = dataclasses.field(default_factory=dict)  # what is kept after it
+    # beside the packages
+    hold: Names = ()  # packages that are held and were not
+    lift: Names = ()  # packages whose hold is lifted
+    held: Names = ()  # packages whose hold is put back if the change takes it
+    files: Tuple[Tuple[str, Optional[str]], ...] = ()  # (path, content): pin and exclusion; None removes it
+    expect: Optional[str] = None  # the driver that the node's check at boot is told to expect
+
+    @property
+    def packages(self) -> Versions:
+        return self.resolved["packages"] if self.resolved else {}
+
+    @property
+    def has_transaction(self) -> bool:
+        return not transaction.is_empty(self.transaction)
+
+    @property
+    def changes(self) -> bool:
+        """Return whether carrying it out changes the node."""
+        kept = bool(self.keep or self.keep_new)
+        if self.wish.state == "resolved":
+            return False
+        if self.wish.state == "downloaded":
+            return self.download_bytes > 0 or kept
+        return self.state.interrupted or self.has_transaction or kept or bool(self.hold or self.lift or self.files)
+
+
+def refused(plan: Plan, refusals: Iterable[Refusal]) -> Plan:
+    return dataclasses.replace(plan, refusals=plan.refusals + tuple(refusals))
+
+
+# --- what the node should have ---------------------------------------------------------------------------------------
+
+def choose(state: State, wish: Wish) -> Plan:
+    """The packages that are wanted on the node, or why they cannot be. They are not compared with a transaction yet."""
+    words = transaction.WORDS[state.manager]
+    owned = needs.decide_owner(state.operator) if wish.state != "resolved" else []
+    lacking = owned + needs.decide(list(wish.require), state.gpus, state.headers, words["headers"])
+    plan = Plan(state, wish, tuple(lacking), lacking=bool(lacking), removable=wish.allow_removal)
+    return choose_removal(plan) if wish.state == "absent" else choose_presence(plan)
+
+
+def choose_removal(plan: Plan) -> Plan:
+    targets = tuple(packages.installed_driver(plan.state.table, plan.state.installed))
+    if not targets:
+        return plan
+    return dataclasses.replace(plan, action="remove", due=True, targets=targets, removable=plan.removable + targets)
+
+
+def choose_presence(plan: Plan) -> Plan:
+    state, wish = plan.state, plan.wish
+    chosen = flavour.decide(state.gpus, wish.version, wish.flavour)
+    resolved = resolve(state, wish, chosen)
+    plan = refused(dataclasses.replace(plan, flavour=chosen, resolved=resolved), resolved["refusals"])
+    if not resolved["resolvable"]:
+        return plan
+    resolved, stream, refusals = decide_stream(resolved, state)
+    if wish.hold and wish.state == "present" and state.hold_problem:
+        refusals = refusals + [no_hold(*state.hold_problem)]
+    plan = refused(dataclasses.replace(plan, resolved=resolved, stream=stream), refusals)
+    if plan.refusals:
+        return plan
+    differs = transaction.differences(state.installed, resolved["packages"])
+    due = bool(differs or resolved["obsolete"] or stream)
+    return dataclasses.replace(plan, action="install", due=due, removable=plan.removable + tuple(resolved["obsolete"]))
+
+
+def resolve(state: State, wish: Wish, chosen: Dict[str, Any]) -> Dict[str, Any]:
+    """The set, of the flavour that was asked for or that the GPUs ask for, at or above every floor."""
+    variant = (chosen["flavour"] or "open") + ("-prebuilt" if wish.kernel_module == "prebuilt" else "")
+    found = packages.resolve(state.table, state.index, state.installed, wish.version, variant,
+                             wish.extra_packages, state.kernels, wish.components)
+    declared = [dict(floor, require=floor.get("require_cuda")) for floor in wish.floors]
+    below = floors.decide(found["upstream"] or wish.version, declared + list(state.workloads))
+    refusals = chosen["refusals"] + found["refusals"] + below
+    found = dict(found, refusals=refusals, resolvable=found["resolvable"] and not refusals, flavour=chosen["flavour"])
+    return dict(found, trees=tree_names(found, state), module_archives=[])
+
+
+def tree_names(resolved: Dict[str, Any], state: State) -> Dict[str, Optional[str]]:
+    """Return the name of an exported DKMS tree of this driver for each kernel; None when a part of it is unknown."""
+    name, version = resolved["dkms_name"], resolved["dkms_version"]
+    if not resolved["resolvable"] or not name:
+        return {}
+    return dict((kernel, dkms.tree_name(name, version, kernel, state.architecture, compiler) if compiler else None)
+                for kernel, compiler in state.compilers.items())
+
+
+def named(resolved: Dict[str, Any], names: Iterable[str], state: State) -> Dict[str, Any]:
+    """The set with the name that the installed package gives its module: a mirror's own may give another."""
+    found = list(names)
+    if not resolved["dkms_name"] or len(found) != 1 or found[0] == resolved["dkms_name"]:
+        return resolved
+    renamed = dict(resolved, dkms_name=found[0])
+    return dict(renamed, trees=tree_names(renamed, state))
+
+
+def decide_stream(resolved: Dict[str, Any], state: State) -> Tuple[Dict[str, Any], Optional[str], list]:
+    """``(set, stream to enable, refusals)``; the repository may have it under its rolling name alone, or no module."""
+    if not resolved["stream"]:
+        return resolved, None, []
+    module, name = resolved["stream"].split(":", 1)
+    there = next((stream for stream in (name, resolved["rolling_stream"]) if stream in state.streams), None)
+    resolved = dict(resolved, stream="%s:%s" % (module, there) if there else None)
+    refusals = [packages.no_stream(resolved, module, name, state.streams)] if state.streams and not there else []
+    return resolved, resolved["stream"] if there and state.enabled_stream != there else None, refusals
+
+
+def no_hold(why: str, step: str) -> Refusal:
+    return packages.refusal("no_hold", [], why, "holds that hold", "The driver cannot be held: %s." % why, step)
+
+
+# --- the transaction -------------------------------------------------------------------------------------------------
+
+def judge(plan: Plan, rehearsal: Rehearsal) -> Plan:
+    """The plan with the transaction that the package manager would make, or why that one may not be made."""
+    plan = dataclasses.replace(plan, arguments=rehearsal.arguments)
+    if rehearsal.problem:
+        return refused(plan, [no_solution(plan.state.manager, rehearsal.problem)])
+    if not plan.due:
+        return dataclasses.replace(plan, foreseen=True, resolved=named(plan.resolved, rehearsal.dkms_names, plan.state))
+    state, found = plan.state, rehearsal.transaction
+    refusals = transaction.decide(found, plan.packages, state.installed, state.index, plan.removable, state.table)
+    return refused(dataclasses.replace(plan, foreseen=True, transaction=found), refusals)
+
+
+def no_solution(manager: str, problem: Problem) -> Refusal:
+    holds = transaction.WORDS[manager]["holds"]
+    return packages.refusal(
+        "no_solution", problem.packages, problem.output, "%s finds a transaction" % manager,
+        "%s finds no way to the resolved set: %s." % (manager, problem.why.rstrip(".")),
+        "look at what %s names here; %s tell what stands in the way" % (manager, holds))
+
+
+def needs_room(plan: Plan) -> bool:
+    """Return whether its room is read. A download needs that of the installation: the drain is between the two."""
+    installs = plan.foreseen and plan.action == "install" and not plan.refusals
+    return installs and (plan.wish.state == "downloaded" or plan.has_transaction)
+
+
+def with_room(plan: Plan, room: Room) -> Plan:
+    """Room for the archives, the packages and the DKMS build, each on the file system it goes to."""
+    state, wish = plan.state, plan.wish
+    download = sum(room.downloads.values())
+    builds = bool(plan.resolved["dkms_name"]) and plan.has_transaction
+    disk = transaction.disk_needs(
+        download, grown_bytes(plan, room), len(state.kernels), state.initrd_bytes, builds, state.manager)
+    refusals = transaction.decide_disk(
+        disk, room.filesystems, wish.min_free_mib * packages.MIB, state.manager, wish.min_free_boot_mib * packages.MIB)
+    return refused(dataclasses.replace(plan, download_bytes=download, disk=disk), refusals)
+
+
+def changed_items(plan: Plan) -> list:
+    return [item for kind in ("install", "upgrade", "downgrade") for item in plan.transaction[kind]]
+
+
+def unsized(plan: Plan) -> Names:
+    """Return the changed packages whose sizes the index that was read does not have."""
+    return tuple(item["name"] for item in changed_items(plan) if item["name"] not in plan.state.index)
+
+
+def grown_bytes(plan: Plan, room: Room) -> Optional[int]:
+    """Return by how much the installed packages grow; None where none changes."""
+    if not plan.has_transaction:
+        return None
+    sizes, grown = dict(plan.state.index, **room.sizes), 0
+    for item in changed_items(plan):
+        records = [record for record in sizes.get(item["name"], []) if record["version"] == item["version"]]
+        old = plan.state.installed.get(item["name"], {})
+        grown += (records[0]["installed_kib"] if records else 0) * 1024
+        grown -= old["size_kib"] * 1024 if old.get("installed") else 0
+    return grown
+
+
+# --- the way back ----------------------------------------------------------------------------------------------------
+
+def keeps(plan: Plan) -> bool:
+    """Return whether packages are kept in the node's store."""
+    wish = plan.wish
+    return wish.keep and plan.state.can_keep and plan.foreseen and wish.state in ("downloaded", "present")
+
+
+def module_sources(plan: Plan) -> Versions:
+    """Return the packages that hold the source of the kernel module; none where it is prebuilt."""
+    sources = (item for item in plan.packages.items() if re.search(packages.SOURCE_PATTERN, item[0]))
+    return dict(sources) if plan.resolved and plan.resolved["dkms_name"] else {}
+
+
+def driver_before(plan: Plan) -> Versions:
+    """Return the packages of the installed driver, if they would be changed."""
+    return packages.driver_versions(plan.state.table, plan.state.installed) if plan.has_transaction else {}
+
+
+def with_archives(plan: Plan, archives: Archives) -> Plan:
+    """Keep those installed that would be changed, to roll back, and those that take their place."""
+    keep, lost = packages.obtainable(archives.before, archives.cached, plan.state.index)
+    keep_new, dummy = packages.obtainable(archives.after, archives.cached, plan.state.index)
+    plan = dataclasses.replace(plan, before=driver_before(plan), keep=keep, keep_new=keep_new)
+    return refused(plan, [packages.cannot_keep(lost)] if lost else [])
+
+
+# --- beside the packages ---------------------------------------------------------------------------------------------
+
+def settle(plan: Plan) -> Plan:
+    """The plan with its holds, its files and what the check at boot expects: all that follows from the rest."""
+    state, wish = plan.state, plan.wish
+    if plan.refusals or wish.state not in ("present", "absent"):
+        return plan
+    hold, lift = hold_changes(wish, plan.packages, foreseen_packages(plan))
+    held = tuple(sorted(name for name, have in state.installed.items() if have["hold"] and name not in lift))
+    driver = plan.resolved["upstream"] if plan.resolved else None
+    expect = driver if driver and state.expected_driver not in (None, driver) else None
+    return dataclasses.replace(plan, hold=hold, lift=lift, held=held, files=files_due(plan), expect=expect)
+
+
+def held_driver(table: Optional[Dict[str, Any]], installed: Installed) -> Versions:
+    """The driver's packages that are held."""
+    names = packages.installed_driver(table, installed) if table else []
+    return dict((name, installed[name]["version"]) for name in names if installed[name]["hold"])
+
+
+def foreseen_packages(plan: Plan) -> Installed:
+    """The installed packages as the transaction would leave them, holds put back."""
+    after = dict(plan.state.installed)
+    for item in plan.transaction["install"]:
+        after[item["name"]] = {"installed": True, "hold": False}
+    return after
+
+
+def hold_changes(wish: Wish, names: Iterable[str], installed: Installed) -> Tuple[Names, Names]:
+    """``(names to hold, names whose hold is lifted)`` of those that are installed, to have them as asked."""
+    if wish.state != "present" or wish.hold is None:
+        return (), ()
+    mine = set(name for name in names if installed.get(name, {}).get("installed"))
+    held = set(name for name in mine if installed[name]["hold"])
+    return (tuple(sorted(mine - held)), ()) if wish.hold else ((), tuple(sorted(held)))
+
+
+def files_due(plan: Plan) -> Tuple[Tuple[str, Optional[str]], ...]:
+    """``(path, content)`` of the files that are not as they should be; None where there should be none."""
+    state, wish, due = plan.state, plan.wish, []
+    present = wish.state == "present"
+    if not present or wish.pin is not None:
+        pin = pins.pin_content(state.manager, state.table, plan.resolved) if present and wish.pin else None
+        due.append((wish.pin_file, pin))
+    if wish.exclude_unattended is not None:
+        path = state.unattended_file
+        exclude = present and wish.exclude_unattended
+        due.append((path, pins.unattended_content(state.manager, state.texts.get(path), exclude)))
+    return tuple((path, content) for path, content in due if state.texts.get(path) != content)

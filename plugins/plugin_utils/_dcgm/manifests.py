@@ -9,6 +9,7 @@ ends a pod with SIGKILL at last: the grace period is long, and a pod that asks a
 
 from __future__ import annotations
 
+import json
 import typing as t
 
 import yaml
@@ -38,7 +39,7 @@ def security(profiling: bool) -> t.Dict[str, t.Any]:
 def values(options: t.Mapping[str, t.Any]) -> str:
     """Return values for the chart gpu-helm-charts/dcgm-exporter."""
     repository, dummy, tag = options["image"].rpartition(":")
-    return yaml.safe_dump(
+    return _text(
         {
             "image": {"repository": repository, "tag": tag},
             "arguments": arguments(options),
@@ -51,8 +52,7 @@ def values(options: t.Mapping[str, t.Any]) -> str:
             "service": {"port": options["port"], "address": ":%d" % options["port"]},
             # The role gpu_monitoring writes one with the labels of this collection.
             "serviceMonitor": {"enabled": False},
-        },
-        sort_keys=False,
+        }
     )
 
 
@@ -89,7 +89,7 @@ def plain(options: t.Mapping[str, t.Any]) -> str:
     }
     if options["runtime_class"]:
         pod["runtimeClassName"] = options["runtime_class"]
-    documents = [
+    return _text(
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"counters": options["counters"]}},
         {
             "apiVersion": "apps/v1",
@@ -106,8 +106,12 @@ def plain(options: t.Mapping[str, t.Any]) -> str:
             "metadata": meta,
             "spec": {"selector": selector, "ports": [{"name": PORT, "port": options["port"], "targetPort": PORT}]},
         },
-    ]
-    return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False)
+    )
+
+
+def _text(*documents: t.Any) -> str:
+    """Return the documents as YAML, also where texts of them are of Ansible's own classes."""
+    return yaml.dump_all(json.loads(json.dumps(documents)), Dumper=_Dumper, sort_keys=False)
 
 
 class _Dumper(yaml.SafeDumper):

@@ -148,7 +148,7 @@ def pair(
                 "set nvidia_dcgm_version to a version of DCGM %d, or leave it empty" % major,
             )
         ]
-    if found < numbers(row["dcgm"]):
+    if found < numbers(row["dcgm"])[: len(found)]:
         return [
             catalog.refusal(
                 "dcgm_too_old",

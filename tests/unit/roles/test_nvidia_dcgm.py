@@ -1,0 +1,225 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The roles nvidia_dcgm and nvidia_dcgm_exporter on a simulated node, with stand-ins for engine, dcgmi and exporter.
+
+A run of Ansible costs seconds: the cases of a test are cases of one run.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+pytest.importorskip("ansible.template", reason="a role is run by Ansible")
+
+from ansible_collections.gpufleet.lifecycle.tests.unit.roles import dcgm_node, simulated_node, stand_in_dcgm
+from ansible_collections.gpufleet.lifecycle.tests.unit.roles.role_variables import Role
+from ansible_collections.gpufleet.lifecycle.tests.unit.scenarios import world as w
+
+ENGINE, EXPORTER = dcgm_node.ENGINE, dcgm_node.EXPORTER
+UNITS = "etc/systemd/system"
+ENGINE_FILE, EXPORTER_FILE = ("%s/%s.d/gpufleet.conf" % (UNITS, unit) for unit in (ENGINE, EXPORTER))
+COUNTERS = "etc/dcgm-exporter/gpufleet-counters.csv"
+QUADLET = "etc/containers/systemd/nvidia-dcgm-exporter.container"
+SERVICE = "%s/%s" % (UNITS, EXPORTER)
+
+
+@pytest.fixture(name="healthy", scope="module")
+def _healthy(tmp_path_factory):
+    base = tmp_path_factory.mktemp("dcgm")
+    world = w.World(base / "h100", w.simnode.built(), base, "h100-sxm", gpus=2).build()
+    yield world
+    world.close()
+
+
+@pytest.fixture(name="node")
+def _node(healthy, tmp_path):
+    node = dcgm_node.DcgmNode(tmp_path / "node", healthy.copy(tmp_path / "root"))
+    yield node
+    node.close()
+
+
+def there(node):
+    """The files that the roles may write."""
+    return {name for name in (ENGINE_FILE, EXPORTER_FILE, COUNTERS, QUADLET, SERVICE) if node.file(name).exists()}
+
+
+def lines(node, name):
+    return node.file(name).read_text().splitlines()
+
+
+@pytest.mark.cores
+def test_engine_and_exporter_from_nothing_to_a_proven_end(node):
+    """Foreseen, done, nothing left to do."""
+    foreseen = node.both("--check")
+    assert (foreseen.rc, foreseen.failed) == (0, 0), foreseen.output
+    assert foreseen.changed == 6 and node.log == [] and there(node) == set(), foreseen.output
+
+    done = node.both()
+    assert (done.rc, done.changed) == (0, foreseen.changed), done.output
+    assert there(node) == {ENGINE_FILE, EXPORTER_FILE, COUNTERS} and node.exporter.scrapes >= 2
+    assert {"enable " + ENGINE, "start " + ENGINE, "enable " + EXPORTER, "start " + EXPORTER} == set(node.log) - {
+        "daemon-reload"
+    }
+    assert node.log.count("daemon-reload") == 2
+    calls = len(node.log)
+    for name in (ENGINE_FILE, EXPORTER_FILE):
+        assert {"SendSIGKILL=no", "Restart=always", "TimeoutStopSec=90"} <= set(lines(node, name)), name
+    assert {"Wants=nvidia-dcgm.service", "After=nvidia-dcgm.service", "StandardOutput=journal"} <= set(
+        lines(node, EXPORTER_FILE)
+    )
+    assert [
+        line for line in lines(node, EXPORTER_FILE) if line.startswith("ExecStart=") and " -r localhost:5555" in line
+    ]
+
+    again = node.both()
+    assert (again.rc, again.changed) == (0, 0) and len(node.log) == calls, again.output
+
+
+def test_what_is_refused_changes_nothing(node):
+    """Each with what was found and what was expected; the counters file that is there stays."""
+    old = node.file(COUNTERS)
+    old.parent.mkdir(parents=True)
+    old.write_text("# old\n")
+    files = {
+        "two": "DCGM_FI_DEV_GPU_TEMP, gauge\n",
+        "type": "# a comment\n\nDCGM_FI_DEV_GPU_TEMP, gauges, Help\n",
+        "comma": "DCGM_FI_DEV_POWER_USAGE, gauge, Power\nDCGM_FI_DEV_GPU_TEMP, gauge, Temperature, in C\n",
+    }
+    for name, text in files.items():
+        node.file(name).write_text(text)
+    dcgm, exporter = "nvidia_dcgm", "nvidia_dcgm_exporter"
+    taken = 'LISTEN 0 128 *:%d *:* users:(("node-red",pid=41,fd=3))\n' % node.exporter.port
+    image = "nvcr.io/nvidia/k8s/dcgm-exporter:"
+    cases = {
+        "older than the driver needs": (
+            node.case(dcgm, node.write("dcgm-version", "4.2.3")),
+            ["4.2.3", "4.4.0", "580.95.05"],
+        ),
+        "no version": (node.case(dcgm, node.write("dcgm-version", "")), ["none"]),
+        "two fields": (
+            node.case(
+                exporter, node.write("dcgm-version", "4.4.1"), nvidia_dcgm_exporter_counters_file=str(node.file("two"))
+            ),
+            ["Line 1", "2 fields"],
+        ),
+        "type": (node.case(exporter, nvidia_dcgm_exporter_counters_file=str(node.file("type"))), ["Line 3", "gauges"]),
+        "comma": (
+            node.case(exporter, nvidia_dcgm_exporter_counters_file=str(node.file("comma"))),
+            ["Line 2", "4 fields"],
+        ),
+        "port": (node.case(exporter, node.write("sockets", taken)), ["node-red (pid 41)", str(node.exporter.port)]),
+        "podman": (
+            node.case(
+                exporter,
+                node.write("sockets", dcgm_node.FREE),
+                node.write("podman", "4.3.1"),
+                nvidia_dcgm_exporter_form="quadlet",
+                nvidia_dcgm_exporter_image=image + "4.4.1-4.5.0",
+            ),
+            ["podman is 4.3.1", "4.4"],
+        ),
+        "docker": (
+            node.case(exporter, nvidia_dcgm_exporter_form="docker", nvidia_dcgm_exporter_image=image + "4.5.3-4.8.2"),
+            ["DCGM 4.5.3", "DCGM 4.4"],
+        ),
+        "no directory": (
+            node.case(exporter, nvidia_dcgm_exporter_form="kubernetes"),
+            ["nvidia_dcgm_exporter_manifest_dir"],
+        ),
+    }
+    node.program("podman", 'echo "podman version $(cat "%s/podman")"' % node.root)
+    said, result = node.cases(*(case for case, dummy in cases.values()))
+    for (name, (dummy, words)), message in zip(cases.items(), said):
+        for word in [*words, "gpu-1", "Nothing was changed"]:
+            assert word in message, (name, word, message)
+    assert node.log == [] and there(node) == {COUNTERS} and old.read_text() == "# old\n", result.output
+
+
+def test_what_the_proof_finds(node):
+    """An exporter that does not see a GPU, an engine that stands still, is down, or is older than the MIG layout."""
+    first, second = node.world.uuid(0), node.world.uuid(1)
+    sim = "GPUSIM_ROOT=%s %s %s gpusim" % (node.root, sys.executable, simulated_node.ROOT / "tests/sim/main.py")
+    layout = {"ansible.builtin.shell": sim + " mig --gpu 1 3g.40gb 1g.10gb"}
+
+    def unit(name, state):
+        return {"ansible.builtin.systemd_service": {"name": name, "state": state}}
+
+    def prove(*before):
+        return node.case("nvidia_dcgm_exporter", *before, tasks_from="prove")
+
+    def faults(**known):
+        return node.write(stand_in_dcgm.FAULTS, json.dumps(known))
+
+    said, result = node.cases(
+        prove(unit(ENGINE, "started"), unit(EXPORTER, "started"), faults(blind=second, blank=["DCGM_FI_DEV_FB_USED"])),
+        prove(faults(stuck=True)),
+        prove(faults(), layout),
+        prove(unit(ENGINE, "restarted")),
+        prove(unit(ENGINE, "stopped")),
+    )
+    blind, stuck, stale, restarted, down = said
+    assert second in blind and "1 of the 2" in blind and "DCGM_FI_DEV_FB_USED of " + first in blind
+    assert "did not move" in stuck and first in stuck and second in stuck
+    assert "MIG instance 7 of " + second in stale and first not in stale
+    assert restarted == "", result.output
+    assert "engine does not answer" in down and "exporter" not in down
+
+
+def test_the_unit_of_another_form_is_removed(node):
+    """Also where a run ended before the restart: that it is due is not forgotten."""
+    said, result = node.cases(
+        *(
+            node.case("nvidia_dcgm_exporter", tasks_from="files", nvidia_dcgm_exporter_form=form)
+            for form in ("docker", "quadlet")
+        ),
+    )
+    assert said == ["", ""], result.output
+    assert there(node) == {COUNTERS, QUADLET} and node.file("run/dcgm-exporter-restart").exists()
+
+
+IMAGE = "nvcr.io/nvidia/k8s/dcgm-exporter:4.5.3-4.8.2-distroless"
+
+
+@pytest.mark.parametrize(
+    "template, exec_start",
+    [
+        ("gpufleet.conf.j2", "ExecStart="),
+        ("nvidia-dcgm-exporter.container.j2", "Exec="),
+        ("nvidia-dcgm-exporter.service.j2", "ExecStart="),
+    ],
+)
+def test_every_form_asks_the_engine_and_is_never_killed(template, exec_start):
+    text = Role("nvidia_dcgm_exporter").render(template)
+    known = text.splitlines()
+    assert {"SendSIGKILL=no", "Restart=always", "TimeoutStopSec=90", "RestartSec=10", "StandardOutput=journal"} <= set(
+        known
+    )
+    assert "PartOf=nvidia-dcgm.service" in known and "StartLimitIntervalSec=0" in known
+    for key in ("Wants=", "After="):
+        assert [line for line in known if line.startswith(key) and "nvidia-dcgm.service" in line], key
+    run = [line for line in known if line.startswith(exec_start)][-1]
+    assert "-f /etc/dcgm-exporter/gpufleet-counters.csv -a :9400 -c 30000 -r localhost:5555" in run
+    assert not any(line.startswith("KillMode") or "docker kill" in line for line in known)
+
+
+def test_containers_have_time_to_end_and_see_what_they_read():
+    """podman and docker send a SIGKILL after ten seconds of their own."""
+    role = Role("nvidia_dcgm_exporter", nvidia_dcgm_exporter_web_config_file="/etc/web.yml")
+    quadlet, docker = role.render("nvidia-dcgm-exporter.container.j2"), role.render("nvidia-dcgm-exporter.service.j2")
+    assert (
+        "PodmanArgs=--stop-timeout=86400\n" in quadlet
+        and "Network=host\n" in quadlet
+        and "Image=%s\n" % IMAGE in quadlet
+    )
+    assert "--stop-timeout=-1" in docker and "docker stop -t -1 nvidia-dcgm-exporter" in docker and IMAGE in docker
+    for path in ("/etc/web.yml", "/etc/dcgm-exporter/gpufleet-counters.csv"):
+        assert "Volume={0}:{0}:ro\n".format(path) in quadlet and "--volume={0}:{0}:ro ".format(path) in docker
+
+
+def test_the_engine_is_never_killed():
+    known = Role("nvidia_dcgm", nvidia_dcgm_stop_timeout=7).render("gpufleet.conf.j2").splitlines()
+    assert {"SendSIGKILL=no", "Restart=always", "TimeoutStopSec=7", "StartLimitIntervalSec=0"} <= set(known)

@@ -24,7 +24,8 @@ ROLLOUT = tuple(sorted(
     + ["rollout_id", "rollout_version", "rollout_domain_prefix", "rollout_report_dir"]))
 # Variables of the playbooks that are neither a role's nor a rollout's.
 PLAYBOOKS = (
-    "bringup_container_toolkit", "bringup_hosts", "bringup_reboot_timeout", "holds_hosts", "holds_max_days", "mig_hosts", "monitoring_hosts",
+    "bringup_container_toolkit", "bringup_hosts", "bringup_reboot_timeout", "holds_hosts", "holds_max_days", "mig_hosts",
+    "monitoring_dcgm_hosts", "monitoring_hosts",
     "precheck_baseline_dir", "precheck_expected_driver_version", "precheck_hosts", "precheck_report_dir", "precheck_report_mode", "prestage_hosts",
     "quarantine_hosts", "quarantine_reason", "quarantine_user",
     "recover_gpu_actions", "recover_gpu_hosts", "recover_gpu_user", "return_to_service_baseline_dir", "return_to_service_hosts",
@@ -33,7 +34,7 @@ PLAYBOOKS = (
 # Those of the playbook rollout_control, which no other one reads.
 CONTROL = ("rollout_limits", "rollout_nodes", "rollout_reason", "rollout_user", "rollout_verb")
 # Variables that many inventories have begin like those of these playbooks, so that only the command line is judged by them.
-COMMON = {"monitoring_hosts": "monitoring_"}
+COMMON = {"monitoring_dcgm_hosts": "monitoring_", "monitoring_hosts": "monitoring_"}
 ANSWER_TIMEOUT = "gpufleet_answer_timeout"
 INVENTORY_FAILED = "gpufleet_inventory_failed"  # set by the inventory plugins
 FLEET = (ANSWER_TIMEOUT, "gpufleet_artifact_dir", "gpufleet_artifact_host", "gpufleet_domains")
@@ -148,7 +149,7 @@ def refuse_strangers(names, roles, more=()):
 def refuse_common(given, mine):
     """Refuse a name of the command line, in GIVEN, that would be the variable MINE if it were spelt like it."""
     for name in sorted(given):
-        if mine in COMMON and name != mine and name.startswith(COMMON[mine]):
+        if mine in COMMON and name not in COMMON and name.startswith(COMMON[mine]):
             raise VariableError("%s is on the command line (-e), and is no variable of the playbook %s: did you mean %s? %s" % (
                 name, COMMON[mine].rstrip("_"), mine, END))
 
@@ -251,7 +252,8 @@ def refuse_other_playbook(given, mine):
 
     GIVEN: the variables of the command line.
     """
-    others = [name for name in PLAYBOOKS if name.endswith("_hosts") and name != mine and _is_given(given, name)]
+    others = [name for name in PLAYBOOKS if name.endswith("_hosts") and name != mine and _is_given(given, name)
+              and not {name, mine} <= set(COMMON)]  # the playbook monitoring has two of them
     if mine == "rollback_hosts" and "upgrade_hosts" in others:
         raise VariableError("upgrade_hosts is on the command line (-e), and the playbook rollback goes by rollback_hosts. Leave upgrade_hosts out. %s" % (END,))
     for name in ("rollback_hosts", "rollback_of") if mine == "upgrade_hosts" else ():

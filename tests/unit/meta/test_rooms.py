@@ -36,6 +36,7 @@ ARROWS = {
     "_rollout": ("_node", "_mig", "_report", "_ledger"),
     "_rollout_report": ("_report", "_ledger", "_rollout"),
     "_monitoring": (),
+    "_dcgm": (),
     "_runbooks": ("_node", "_health", "_report", "_ledger", "_rollout"),
 }
 

@@ -19,6 +19,8 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.roles import dcgm_node, s
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles.role_variables import Role
 from ansible_collections.gpufleet.lifecycle.tests.unit.scenarios import world as w
 
+# Runs on main only: what the roles decide is pure, and what they call is called on every core by other roles.
+
 ENGINE, EXPORTER = dcgm_node.ENGINE, dcgm_node.EXPORTER
 UNITS = "etc/systemd/system"
 ENGINE_FILE, EXPORTER_FILE = ("%s/%s.d/gpufleet.conf" % (UNITS, unit) for unit in (ENGINE, EXPORTER))
@@ -51,7 +53,6 @@ def lines(node, name):
     return node.file(name).read_text().splitlines()
 
 
-@pytest.mark.cores
 def test_engine_and_exporter_from_nothing_to_a_proven_end(node):
     """Foreseen, done, nothing left to do."""
     foreseen = node.both("--check")

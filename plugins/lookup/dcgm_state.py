@@ -27,6 +27,8 @@ options:
       - V(image) tells what stands against the image O(image) beside the engine in O(version).
       - V(port) tells what stands against the port O(port), by O(sockets) and O(active).
       - V(exporter) tells whether the series in O(first) and O(second) are whole and fresh, by O(snapshot) and O(text).
+      - V(job_table) is the text that says which file of the job mapping is whose, by O(snapshot) and O(discovery). Empty if
+        that is not known.
       - V(chart_values) and V(manifests) are texts for Kubernetes, by O(kubernetes).
     type: list
     elements: str
@@ -137,6 +139,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._dcgm import (
     catalog,
     counters,
     engine,
+    jobs,
     listeners,
     manifests,
     proof,
@@ -152,6 +155,7 @@ QUESTIONS = (
     "image",
     "port",
     "exporter",
+    "job_table",
     "chart_values",
     "manifests",
 )
@@ -207,6 +211,9 @@ class LookupModule(LookupBase):
     def _exporter(self):
         fields = counters.check(self.get_option("text"), True)["fields"]
         return proof.decide(self.get_option("snapshot"), fields, self.get_option("first"), self.get_option("second"))
+
+    def _job_table(self):
+        return jobs.table(self.get_option("snapshot"), engine.discovered(self.get_option("discovery")) or {})
 
     def _chart_values(self):
         return manifests.values(self.get_option("kubernetes"))

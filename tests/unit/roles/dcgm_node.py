@@ -64,15 +64,18 @@ class DcgmNode(simulated_node.SimulatedNode):
             "__nvidia_dcgm_exporter_units": str(root / "etc/systemd/system"),
             "__nvidia_dcgm_exporter_quadlets": str(root / "etc/containers/systemd"),
             "__nvidia_dcgm_exporter_csv": str(root / "etc/dcgm-exporter/gpufleet-counters.csv"),
+            "__nvidia_dcgm_exporter_table": str(root / "etc/dcgm-exporter/gpufleet-gpus"),
+            "__nvidia_dcgm_exporter_tmpfiles": str(root / "run/tmpfiles.conf"),
+            "nvidia_dcgm_exporter_prolog_dir": str(root / "etc/prolog.d"),
+            "nvidia_dcgm_exporter_epilog_dir": str(root / "etc/epilog.d"),
             "__nvidia_dcgm_exporter_mark": str(root / "run/dcgm-exporter-restart"),
         }
 
-    def both(self, *options):
+    def both(self, *options, **variables):
         """Both roles in one run."""
         names = ["gpufleet.lifecycle.nvidia_dcgm", "gpufleet.lifecycle.nvidia_dcgm_exporter"]
-        return self.run(
-            [{"ansible.builtin.include_role": {"name": name}} for name in names], *options, **self.variables()
-        )
+        tasks = [{"ansible.builtin.include_role": {"name": name}} for name in names]
+        return self.run(tasks, *options, **dict(self.variables(), **variables))
 
     def write(self, name, content):
         """A task that writes a file of the node."""

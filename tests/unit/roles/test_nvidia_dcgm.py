@@ -9,6 +9,7 @@ A run of Ansible costs seconds: the cases of a test are cases of one run.
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 import pytest
@@ -27,6 +28,8 @@ ENGINE_FILE, EXPORTER_FILE = ("%s/%s.d/gpufleet.conf" % (UNITS, unit) for unit i
 COUNTERS = "etc/dcgm-exporter/gpufleet-counters.csv"
 QUADLET = "etc/containers/systemd/nvidia-dcgm-exporter.container"
 SERVICE = "%s/%s" % (UNITS, EXPORTER)
+# Tasks of both roles that change something on a node that has the packages.
+CHANGES = 10
 
 
 @pytest.fixture(name="healthy", scope="module")
@@ -55,11 +58,12 @@ def lines(node, name):
 
 def test_engine_and_exporter_from_nothing_to_a_proven_end(node):
     """Foreseen, done, nothing left to do."""
-    foreseen = node.both("--check")
+    jobs = {"nvidia_dcgm_exporter_job_mapping_dir": str(node.file("run/jobs"))}
+    foreseen = node.both("--check", **jobs)
     assert (foreseen.rc, foreseen.failed) == (0, 0), foreseen.output
-    assert foreseen.changed == 6 and node.log == [] and there(node) == set(), foreseen.output
+    assert foreseen.changed == CHANGES and node.log == [] and there(node) == set(), foreseen.output
 
-    done = node.both()
+    done = node.both(**jobs)
     assert (done.rc, done.changed) == (0, foreseen.changed), done.output
     assert there(node) == {ENGINE_FILE, EXPORTER_FILE, COUNTERS} and node.exporter.scrapes >= 2
     assert {"enable " + ENGINE, "start " + ENGINE, "enable " + EXPORTER, "start " + EXPORTER} == set(node.log) - {
@@ -67,6 +71,10 @@ def test_engine_and_exporter_from_nothing_to_a_proven_end(node):
     }
     assert node.log.count("daemon-reload") == 2
     calls = len(node.log)
+    table = lines(node, "etc/dcgm-exporter/gpufleet-gpus")
+    assert "minor:1 1" in table and node.world.uuid(0) + " 0" in table and node.file("run/jobs").is_dir()
+    for name in ("etc/prolog.d", "etc/epilog.d"):
+        assert os.access(str(node.file(name) / "gpufleet-dcgm-jobs.sh"), os.X_OK), name
     for name in (ENGINE_FILE, EXPORTER_FILE):
         assert {"SendSIGKILL=no", "Restart=always", "TimeoutStopSec=90"} <= set(lines(node, name)), name
     assert {"Wants=nvidia-dcgm.service", "After=nvidia-dcgm.service", "StandardOutput=journal"} <= set(
@@ -76,7 +84,7 @@ def test_engine_and_exporter_from_nothing_to_a_proven_end(node):
         line for line in lines(node, EXPORTER_FILE) if line.startswith("ExecStart=") and " -r localhost:5555" in line
     ]
 
-    again = node.both()
+    again = node.both(**jobs)
     assert (again.rc, again.changed) == (0, 0) and len(node.log) == calls, again.output
 
 
@@ -141,7 +149,7 @@ def test_what_is_refused_changes_nothing(node):
 
 
 def test_what_the_proof_finds(node):
-    """An exporter that does not see a GPU, an engine that stands still, is down, or is older than the MIG layout."""
+    """An exporter that does not see a GPU, an engine that stands still, is down, or is older than the MIG layout; and another form."""
     first, second = node.world.uuid(0), node.world.uuid(1)
     sim = "GPUSIM_ROOT=%s %s %s gpusim" % (node.root, sys.executable, simulated_node.ROOT / "tests/sim/main.py")
     layout = {"ansible.builtin.shell": sim + " mig --gpu 1 3g.40gb 1g.10gb"}
@@ -161,24 +169,19 @@ def test_what_the_proof_finds(node):
         prove(faults(), layout),
         prove(unit(ENGINE, "restarted")),
         prove(unit(ENGINE, "stopped")),
-    )
-    blind, stuck, stale, restarted, down = said
-    assert second in blind and "1 of the 2" in blind and "DCGM_FI_DEV_FB_USED of " + first in blind
-    assert "did not move" in stuck and first in stuck and second in stuck
-    assert "MIG instance 7 of " + second in stale and first not in stale
-    assert restarted == "", result.output
-    assert "engine does not answer" in down and "exporter" not in down
-
-
-def test_the_unit_of_another_form_is_removed(node):
-    """Also where a run ended before the restart: that it is due is not forgotten."""
-    said, result = node.cases(
+        # the unit of the form before is removed, and a restart that is due is not forgotten
         *(
             node.case("nvidia_dcgm_exporter", tasks_from="files", nvidia_dcgm_exporter_form=form)
             for form in ("docker", "quadlet")
         ),
     )
-    assert said == ["", ""], result.output
+    blind, stuck, stale, restarted, down, docker, quadlet = said
+    assert second in blind and "1 of the 2" in blind and "DCGM_FI_DEV_FB_USED of " + first in blind
+    assert "did not move" in stuck and first in stuck and second in stuck
+    assert "MIG instance 7 of " + second in stale and first not in stale
+    assert restarted == "", result.output
+    assert "engine does not answer" in down and "exporter" not in down
+    assert docker == quadlet == "", result.output
     assert there(node) == {COUNTERS, QUADLET} and node.file("run/dcgm-exporter-restart").exists()
 
 

@@ -18,8 +18,8 @@ description:
 options:
   _terms:
     description:
-      - V(packages) tells which packages of DCGM fit the driver, by O(snapshot), O(version), O(offered) and O(installed),
-        or whether the DCGM that is there fits it, by O(program).
+      - V(packages) tells which packages of DCGM fit the driver, by O(snapshot), O(version), O(offered) and
+        O(installed), or whether the DCGM that is there fits it, by O(program).
       - V(package_names) are the names of all packages of DCGM that are known.
       - V(engine) tells whether the engine has the GPUs that NVML has, by O(snapshot), O(discovery) and O(rc).
       - V(counters) is the collection's counters file, by O(profiling).
@@ -27,8 +27,8 @@ options:
       - V(image) tells what stands against the image O(image) beside the engine in O(version).
       - V(port) tells what stands against the port O(port), by O(sockets) and O(active).
       - V(exporter) tells whether the series in O(first) and O(second) are whole and fresh, by O(snapshot) and O(text).
-      - V(job_table) is the text that says which file of the job mapping is whose, by O(snapshot) and O(discovery). Empty if
-        that is not known.
+      - V(job_table) is the text that says which file of the job mapping is whose, by O(snapshot) and O(discovery).
+        Empty if that is not known.
       - V(chart_values) and V(manifests) are texts for Kubernetes, by O(kubernetes).
     type: list
     elements: str

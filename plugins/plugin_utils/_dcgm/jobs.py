@@ -4,8 +4,8 @@
 """Which file of the exporter's job mapping is whose: by what Slurm calls a GPU or a MIG device. Pure.
 
 The exporter looks for files named by the id that DCGM gave a GPU, with the id of the MIG instance behind a dot. Slurm
-tells a GPU by the minor number of its device, and GPUs and MIG devices by UUID in CUDA_VISIBLE_DEVICES in some versions.
-The minor number is not the order of the GPUs in NVML or DCGM, so that they are joined by the UUID.
+tells a GPU by the minor number of its device, and in some versions GPUs and MIG devices by UUID in
+CUDA_VISIBLE_DEVICES. The minor number is not the order of the GPUs in NVML or DCGM, so that they are joined by UUID.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ Numbers = t.Tuple[int, ...]
 
 
 def upstream(version: t.Any) -> str:
-    """Return a version without epoch, revision and words before it, such as 4.4.1 for 1:4.4.1-1; empty if it has none."""
+    """Return a version without epoch, revision and words before it, such as 4.4.1 for 1:4.4.1-1; empty if none."""
     found = NUMBERS.search(str(version or ""))
     return found.group(1) if found else ""
 

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Stand-ins for DCGM and dcgm-exporter on a simulated node. NVIDIA's packages are not there; nothing of them runs here.
 
-The stand-in engine reads the simulator's NVML when its unit starts, and keeps what it read until it is started again, as the real one
-keeps its view of the driver. The stand-in dcgmi says what that engine knows. The stand-in exporter serves it over HTTP.
+The stand-in engine reads the simulator's NVML when its unit starts, and keeps what it read until it is started again,
+as the real one keeps its view of the driver. The stand-in dcgmi says what that engine knows. The stand-in exporter
+serves it over HTTP.
 
 python -m MODULE ROOT engine MODEL      what the unit of the engine starts
 python stand_in_dcgm.py ROOT dcgmi ...  the command
@@ -91,8 +92,9 @@ def metrics(gpus, energy, blank=()):
                 if field == "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION" and field not in blank:
                     number += energy
                 lines.append(
-                    '%s{gpu="%d",UUID="%s",pci_bus_id="00000000:%02X:00.0",device="nvidia%d",modelName="stand-in GPU"%s,'
-                    'Hostname="localhost"} %s' % (field, index, gpu["uuid"], index, index, more, number)
+                    '%s{gpu="%d",UUID="%s",pci_bus_id="00000000:%02X:00.0",device="nvidia%d",'
+                    'modelName="stand-in GPU"%s,Hostname="localhost"} %s'
+                    % (field, index, gpu["uuid"], index, index, more, number)
                 )
     return "\n".join(lines) + "\n"
 
@@ -100,7 +102,8 @@ def metrics(gpus, energy, blank=()):
 class Exporter:
     """The stand-in exporter of a node, as long as its unit and the engine's are active.
 
-    Its faults are in a file of the node: a GPU that it does not see, fields without a value, an engine that stands still.
+    Its faults are in a file of the node: a GPU that it does not see, fields without a value, an engine that stands
+    still.
     """
 
     def __init__(self, root):

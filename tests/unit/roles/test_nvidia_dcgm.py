@@ -149,7 +149,7 @@ def test_what_is_refused_changes_nothing(node):
 
 
 def test_what_the_proof_finds(node):
-    """An exporter that does not see a GPU, an engine that stands still, is down, or is older than the MIG layout; and another form."""
+    """A GPU that is not seen; an engine that stands still, is down, or is older than the MIG layout; another form."""
     first, second = node.world.uuid(0), node.world.uuid(1)
     sim = "GPUSIM_ROOT=%s %s %s gpusim" % (node.root, sys.executable, simulated_node.ROOT / "tests/sim/main.py")
     layout = {"ansible.builtin.shell": sim + " mig --gpu 1 3g.40gb 1g.10gb"}

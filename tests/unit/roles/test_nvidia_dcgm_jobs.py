@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The prolog and epilog that tell dcgm-exporter which job has which GPU, run by sh, over the table that the role writes."""
+"""The prolog and epilog that tell dcgm-exporter which job has which GPU, run by sh over the table of the role."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The packages of nvidia_dcgm and nvidia_dcgm_exporter: the real apt and dpkg, on places of their own, and stub packages in a mirror in files.
+"""The packages of nvidia_dcgm and nvidia_dcgm_exporter: the real apt and dpkg, on places of their own.
 
-NVIDIA's packages are not there: those of the mirror have their names and nothing in them.
+NVIDIA's packages are not there: those of a mirror in files have their names and nothing in them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._pac
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import stub_packages as stubs
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles import test_nvidia_repository_course as course
 
-# Runs on main only: apt and dpkg are the machine's own on every core, and other roles call Ansible's modules for them on each.
+# Runs on main only: apt and dpkg are the machine's own, and other roles call Ansible's modules for them on each core.
 
 base = course._base
 P, OLD, NEW = "datacenter-gpu-manager-4-", "1:4.4.1-1", "1:4.5.3-1"
@@ -142,7 +142,7 @@ def _node(base):
 
 
 def test_dcgm_4_in_the_place_of_dcgm_3(node):
-    """In the version that is wanted, pinned and held; the next run changes nothing; what does not fit changes nothing either."""
+    """In the version that is wanted, pinned and held; the next run and what does not fit change nothing."""
     before = [
         {"ansible.builtin.command": "apt-get -q update"},
         {"ansible.builtin.command": "apt-get -q -y install datacenter-gpu-manager"},

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Truth tables: whether the engine and the exporter have every GPU and MIG instance, and whether the values are fresh."""
+"""Truth tables: whether engine and exporter have every GPU and MIG instance, and whether the values are fresh."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 
 import pytest
@@ -227,3 +228,43 @@ def test_containers_have_time_to_end_and_see_what_they_read():
 def test_the_engine_is_never_killed():
     known = Role("nvidia_dcgm", nvidia_dcgm_stop_timeout=7).render("gpufleet.conf.j2").splitlines()
     assert {"SendSIGKILL=no", "Restart=always", "TimeoutStopSec=7", "StartLimitIntervalSec=0"} <= set(known)
+
+
+def plays(tmp_path, inventory, *options):
+    """The hosts of each play of the playbook monitoring, and what Ansible says."""
+    (tmp_path / "hosts.yml").write_text(json.dumps({"all": inventory}))
+    ansible = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
+    collections = subprocess.run(
+        [str(simulated_node.ROOT / "tests/tools/collections.sh")], capture_output=True, text=True, check=True
+    )
+    environment = dict(os.environ, ANSIBLE_COLLECTIONS_PATH=collections.stdout.strip(), ANSIBLE_NOCOLOR="1")
+    command = [
+        sys.executable,
+        ansible,
+        "-i",
+        str(tmp_path / "hosts.yml"),
+        "gpufleet.lifecycle.monitoring",
+        "--list-hosts",
+    ]
+    done = subprocess.run([*command, *options], env=environment, capture_output=True, text=True, check=True)
+    parts = done.stdout.split("  play #")[1:]
+    return [part.partition("hosts (")[2].split()[1:] for part in parts], done.stderr
+
+
+@pytest.mark.parametrize(
+    "groups, options, found",
+    [
+        ({}, [], []),
+        ({"gpu_dcgm": {"hosts": {"g1": {}}}}, [], ["g1"]),
+        ({"gpu_dcgm": {"hosts": {"g1": {}}}}, ["-e", "monitoring_dcgm_hosts=g2"], ["g2"]),
+    ],
+)
+def test_the_playbook_takes_the_nodes_that_are_named(tmp_path, groups, options, found):
+    """Without a group and a variable, none, and Ansible warns of nothing. The variables of all of them are checked."""
+    inventory = {
+        "hosts": {"p1": {}, "g1": {}, "g2": {}},
+        "children": {"gpu_monitoring": {"hosts": {"p1": {}}}, **groups},
+    }
+    hosts, said = plays(tmp_path, inventory, *options)
+    assert [sorted(one) for one in hosts] == [["localhost"], sorted(["p1", *found]), found, ["p1"]]
+    assert "WARNING" not in said

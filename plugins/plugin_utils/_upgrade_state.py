@@ -21,6 +21,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _gpu_use
 
 Answer = Mapping[str, Any]
 
+# DCGM and its exporter keep the GPUs and MIG instances that there were when they started, such as at a boot before the layout was made.
+LAYOUT_READERS = ("nvidia-dcgm.service", "nvidia-dcgm-exporter.service")
 UNKNOWN_LAYOUT = "its MIG layout before was not read, so that it could not be made again; nothing was changed. Read it with gpu_mig (state: exported)."
 
 # States of a unit in which it may hold a GPU (systemctl(1), "ActiveState").
@@ -83,6 +85,7 @@ class State(TypedDict, total=False):
     active: list[str]  # services that run now
     running: list[str]  # services that run now or have to run again, in the order of Facts.services
     start: list[str]  # units to start after the change: those that have to run again, and the one that makes the CDI file, where there is one
+    restart: list[str]  # those of them that may run already with the MIG layout before: they read it when they start
     scheduled: bool  # whether a scheduler gives it work
     drained_by_us: bool  # whether it is drained by this rollout, or may be
     expected_gpus: int  # GPUs or MIG devices that a scheduler has to know of (filter schedulable_gpus)
@@ -159,6 +162,7 @@ def decide(facts: Facts) -> State:
         "active": active,
         "running": running,
         "start": [*reversed(running), *cdi_units(_of(_mapping(baseline), "system"))],
+        "restart": [unit for unit in running if unit in LAYOUT_READERS] if mig or layout else [],
         "scheduled": bool(facts.get("backends")),
         "drained_by_us": any(_mapping(by).get("owner") in ("ours", "unknown") for by in (facts.get("ownership") or {}).values()),
         "expected_gpus": _expected_gpus(_layout_made(facts) or _of(_mapping(baseline), "snapshot"), known["snapshot"]),

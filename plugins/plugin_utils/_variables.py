@@ -27,7 +27,8 @@ PLAYBOOKS = (
     "bringup_container_toolkit", "bringup_hosts", "bringup_reboot_timeout",
     "capacity_days", "capacity_environment", "capacity_groups", "capacity_headers", "capacity_lead_days", "capacity_peak_target",
     "capacity_price_gpu_hour", "capacity_prometheus_url", "capacity_report_dir", "capacity_report_mode", "capacity_target", "capacity_timeout",
-    "holds_hosts", "holds_max_days", "mig_hosts", "monitoring_hosts", "monitoring_textfile_nodes",
+    "holds_hosts", "holds_max_days", "mig_hosts", "monitoring_dcgm_hosts", "monitoring_hosts",
+    "monitoring_textfile_hosts",
     "precheck_baseline_dir", "precheck_expected_driver_version", "precheck_hosts", "precheck_report_dir", "precheck_report_mode", "prestage_hosts",
     "quarantine_hosts", "quarantine_reason", "quarantine_user",
     "recover_gpu_actions", "recover_gpu_hosts", "recover_gpu_user", "return_to_service_baseline_dir", "return_to_service_hosts",
@@ -36,7 +37,7 @@ PLAYBOOKS = (
 # Those of the playbook rollout_control, which no other one reads.
 CONTROL = ("rollout_limits", "rollout_nodes", "rollout_reason", "rollout_user", "rollout_verb")
 # Variables that many inventories have begin like those of these playbooks, so that only the command line is judged by them.
-COMMON = {"monitoring_hosts": "monitoring_"}
+COMMON = {"monitoring_dcgm_hosts": "monitoring_", "monitoring_hosts": "monitoring_"}
 ANSWER_TIMEOUT = "gpufleet_answer_timeout"
 INVENTORY_FAILED = "gpufleet_inventory_failed"  # set by the inventory plugins
 FLEET = (ANSWER_TIMEOUT, "gpufleet_artifact_dir", "gpufleet_artifact_host", "gpufleet_domains")
@@ -264,7 +265,8 @@ def refuse_other_playbook(given, mine):
 
     GIVEN: the variables of the command line.
     """
-    others = [name for name in PLAYBOOKS if name.endswith("_hosts") and name != mine and _is_given(given, name)]
+    others = [name for name in PLAYBOOKS if name.endswith("_hosts") and name != mine and _is_given(given, name)
+              and not {name, mine} <= set(COMMON)]  # the playbook monitoring has two of them
     if mine == "rollback_hosts" and "upgrade_hosts" in others:
         raise VariableError("upgrade_hosts is on the command line (-e), and the playbook rollback goes by rollback_hosts. Leave upgrade_hosts out. %s" % (END,))
     for name in ("rollback_hosts", "rollback_of") if mine == "upgrade_hosts" else ():

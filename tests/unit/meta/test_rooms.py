@@ -37,6 +37,7 @@ ARROWS = {
     "_rollout_report": ("_report", "_ledger", "_rollout"),
     "_monitoring": (),
     "_capacity": ("_monitoring", "_report"),
+    "_dcgm": (),
     "_runbooks": ("_node", "_health", "_report", "_ledger", "_rollout"),
 }
 

@@ -226,7 +226,7 @@ def test_the_role_keeps_its_verdict_whatever_it_is(node):
 
 
 @pytest.mark.parametrize(
-    "given, hosts", [([], []), (["-e", "monitoring_textfile_nodes=gpu_nodes"], ["gpu-1", "gpu-2"])]
+    "given, hosts", [([], []), (["-e", "monitoring_textfile_hosts=gpu_nodes"], ["gpu-1", "gpu-2"])]
 )
 def test_the_playbook_monitoring_reaches_the_nodes_that_are_asked_for_alone(tmp_path, given, hosts):
     nodes = {

@@ -112,6 +112,18 @@ def test_services_that_were_stopped_earlier_run_again_in_the_order_of_the_variab
     assert state["running"] == [EXPORTER, PERSISTENCED] and state["active"] == [PERSISTENCED] and state["start"] == [PERSISTENCED, EXPORTER]
 
 
+@pytest.mark.parametrize(("mode", "layout", "restarted"), [
+    (0, None, []), (1, None, [EXPORTER, ENGINE]), (0, {"name": "all-1g"}, [EXPORTER, ENGINE]), (1, {"name": "all-1g"}, [EXPORTER, ENGINE]),
+])
+def test_what_keeps_the_mig_layout_that_it_started_with_is_restarted_where_one_is_made(mode, layout, restarted):
+    """A boot may have started it before the layout was made. Persistenced keeps none."""
+    known = baseline(loaded="1.0.1")
+    known["snapshot"]["gpus"] = [{"uuid": {"value": "GPU-1"}, "mig_mode_current": {"value": mode}, "mig_mode_pending": {"value": mode}}]
+    state = decide(before={"baseline": known, "health": PASS}, services=[EXPORTER, ENGINE, PERSISTENCED], ran=[PERSISTENCED, ENGINE, EXPORTER],
+                   layout=layout)
+    assert state["restart"] == restarted and state["start"] == [PERSISTENCED, ENGINE, EXPORTER]
+
+
 CDI, OWN_CDI = "nvidia-cdi-refresh.service", "gpufleet-cdi-refresh.service"
 NVIDIAS, LOADED = {"kind": "nvidia.com/gpu", "path": "/var/run/cdi/nvidia.yaml"}, {"load": "loaded", "active": "inactive"}
 

@@ -213,7 +213,8 @@ def test_who_speaks_to_the_ledger_alone_does_so_whatever_the_inventory_says_of_n
 
 @pytest.mark.parametrize("mine, given, refused", [
     ("monitoring_hosts", {"monitoring_host": "p"}, "monitoring_host"), ("monitoring_hosts", {"monitoring_hosts": "p"}, ""),
-    ("monitoring_hosts", {"monitoring_textfile_nodes": "p"}, ""), ("monitoring_hosts", {"monitoring_textfile_node": "p"}, "monitoring_textfile_node"),
+    ("monitoring_hosts", {"monitoring_textfile_hosts": "p"}, ""), ("monitoring_hosts", {"monitoring_textfile_host": "p"}, "monitoring_textfile_host"),
+    ("monitoring_hosts", {"monitoring_dcgm_hosts": "g"}, ""), ("monitoring_dcgm_hosts", {"monitoring_dcgm_host": "g"}, "monitoring_dcgm_host"),
     ("monitoring_hosts", {"monitor": 1}, ""), ("holds_hosts", {"monitoring_url": 1}, ""),
 ])
 def test_a_common_word_is_refused_on_the_command_line_alone(mine, given, refused):

@@ -1,0 +1,49 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who listens on a port of a node, of the output of ss, and whether the exporter may take it. Pure."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._dcgm import catalog
+
+USER = re.compile(r'\("([^"]*)",pid=(\d+)')
+OURS = ("dcgm-exporter",)
+
+
+def listeners(text: str, port: int) -> t.List[t.Dict[str, t.Any]]:
+    """Return who listens on a TCP port, of the output of ss -Hltnp."""
+    found = []
+    for line in text.splitlines():
+        cells = line.split()
+        if len(cells) >= 4 and cells[0] == "LISTEN" and cells[3].rpartition(":")[2] == str(port):
+            users = [{"program": program, "pid": int(pid)} for program, pid in USER.findall(line)]
+            found.append({"address": cells[3], "users": users})
+    return found
+
+
+def decide(text: str, port: int, active: bool) -> t.List[t.Dict[str, t.Any]]:
+    """Return what stands against the exporter on this port.
+
+    ACTIVE says whether its own unit runs, which then may be the listener.
+    """
+    for one in listeners(text, port):
+        if active and one["users"] and all(user["program"].startswith(OURS) for user in one["users"]):
+            continue
+        who = (
+            ", ".join("%s (pid %d)" % (user["program"], user["pid"]) for user in one["users"])
+            or "a process that ss does not name"
+        )
+        return [
+            catalog.refusal(
+                "port_taken",
+                "Something else listens on the port of the exporter.",
+                "%s on %s" % (who, one["address"]),
+                "port %d free" % port,
+                "stop it, or choose another port in nvidia_dcgm_exporter_port and gpu_monitoring_ports",
+            )
+        ]
+    return []

@@ -1,0 +1,270 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The roles nvidia_dcgm and nvidia_dcgm_exporter on a simulated node, with stand-ins for engine, dcgmi and exporter.
+
+A run of Ansible costs seconds: the cases of a test are cases of one run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("ansible.template", reason="a role is run by Ansible")
+
+from ansible_collections.gpufleet.lifecycle.tests.unit.roles import dcgm_node, simulated_node, stand_in_dcgm
+from ansible_collections.gpufleet.lifecycle.tests.unit.roles.role_variables import Role
+from ansible_collections.gpufleet.lifecycle.tests.unit.scenarios import world as w
+
+# Runs on main only: what the roles decide is pure, and what they call is called on every core by other roles.
+
+ENGINE, EXPORTER = dcgm_node.ENGINE, dcgm_node.EXPORTER
+UNITS = "etc/systemd/system"
+ENGINE_FILE, EXPORTER_FILE = ("%s/%s.d/gpufleet.conf" % (UNITS, unit) for unit in (ENGINE, EXPORTER))
+COUNTERS = "etc/dcgm-exporter/gpufleet-counters.csv"
+QUADLET = "etc/containers/systemd/nvidia-dcgm-exporter.container"
+SERVICE = "%s/%s" % (UNITS, EXPORTER)
+# Tasks of both roles that change something on a node that has the packages.
+CHANGES = 10
+
+
+@pytest.fixture(name="healthy", scope="module")
+def _healthy(tmp_path_factory):
+    base = tmp_path_factory.mktemp("dcgm")
+    world = w.World(base / "h100", w.simnode.built(), base, "h100-sxm", gpus=2).build()
+    yield world
+    world.close()
+
+
+@pytest.fixture(name="node")
+def _node(healthy, tmp_path):
+    node = dcgm_node.DcgmNode(tmp_path / "node", healthy.copy(tmp_path / "root"))
+    yield node
+    node.close()
+
+
+def there(node):
+    """The files that the roles may write."""
+    return {name for name in (ENGINE_FILE, EXPORTER_FILE, COUNTERS, QUADLET, SERVICE) if node.file(name).exists()}
+
+
+def lines(node, name):
+    return node.file(name).read_text().splitlines()
+
+
+def test_engine_and_exporter_from_nothing_to_a_proven_end(node):
+    """Foreseen, done, nothing left to do."""
+    jobs = {"nvidia_dcgm_exporter_job_mapping_dir": str(node.file("run/jobs"))}
+    foreseen = node.both("--check", **jobs)
+    assert (foreseen.rc, foreseen.failed) == (0, 0), foreseen.output
+    assert foreseen.changed == CHANGES and node.log == [] and there(node) == set(), foreseen.output
+
+    done = node.both(**jobs)
+    assert (done.rc, done.changed) == (0, foreseen.changed), done.output
+    assert there(node) == {ENGINE_FILE, EXPORTER_FILE, COUNTERS} and node.exporter.scrapes >= 2
+    assert {"enable " + ENGINE, "start " + ENGINE, "enable " + EXPORTER, "start " + EXPORTER} == set(node.log) - {
+        "daemon-reload"
+    }
+    assert node.log.count("daemon-reload") == 2
+    calls = len(node.log)
+    table = lines(node, "etc/dcgm-exporter/gpufleet-gpus")
+    assert "minor:1 1" in table and node.world.uuid(0) + " 0" in table and node.file("run/jobs").is_dir()
+    for name in ("etc/prolog.d", "etc/epilog.d"):
+        assert os.access(str(node.file(name) / "gpufleet-dcgm-jobs.sh"), os.X_OK), name
+    for name in (ENGINE_FILE, EXPORTER_FILE):
+        assert {"SendSIGKILL=no", "Restart=always", "TimeoutStopSec=90"} <= set(lines(node, name)), name
+    assert {"Wants=nvidia-dcgm.service", "After=nvidia-dcgm.service", "StandardOutput=journal"} <= set(
+        lines(node, EXPORTER_FILE)
+    )
+    assert [
+        line for line in lines(node, EXPORTER_FILE) if line.startswith("ExecStart=") and " -r localhost:5555" in line
+    ]
+
+    again = node.both(**jobs)
+    assert (again.rc, again.changed) == (0, 0) and len(node.log) == calls, again.output
+
+
+def test_what_is_refused_changes_nothing(node):
+    """Each with what was found and what was expected; the counters file that is there stays."""
+    old = node.file(COUNTERS)
+    old.parent.mkdir(parents=True)
+    old.write_text("# old\n")
+    files = {
+        "two": "DCGM_FI_DEV_GPU_TEMP, gauge\n",
+        "type": "# a comment\n\nDCGM_FI_DEV_GPU_TEMP, gauges, Help\n",
+        "comma": "DCGM_FI_DEV_POWER_USAGE, gauge, Power\nDCGM_FI_DEV_GPU_TEMP, gauge, Temperature, in C\n",
+    }
+    for name, text in files.items():
+        node.file(name).write_text(text)
+    dcgm, exporter = "nvidia_dcgm", "nvidia_dcgm_exporter"
+    taken = 'LISTEN 0 128 *:%d *:* users:(("node-red",pid=41,fd=3))\n' % node.exporter.port
+    image = "nvcr.io/nvidia/k8s/dcgm-exporter:"
+    cases = {
+        "older than the driver needs": (
+            node.case(dcgm, node.write("dcgm-version", "4.2.3")),
+            ["4.2.3", "4.4.0", "580.95.05"],
+        ),
+        "no version": (node.case(dcgm, node.write("dcgm-version", "")), ["none"]),
+        "two fields": (
+            node.case(
+                exporter, node.write("dcgm-version", "4.4.1"), nvidia_dcgm_exporter_counters_file=str(node.file("two"))
+            ),
+            ["Line 1", "2 fields"],
+        ),
+        "type": (node.case(exporter, nvidia_dcgm_exporter_counters_file=str(node.file("type"))), ["Line 3", "gauges"]),
+        "comma": (
+            node.case(exporter, nvidia_dcgm_exporter_counters_file=str(node.file("comma"))),
+            ["Line 2", "4 fields"],
+        ),
+        "port": (node.case(exporter, node.write("sockets", taken)), ["node-red (pid 41)", str(node.exporter.port)]),
+        "podman": (
+            node.case(
+                exporter,
+                node.write("sockets", dcgm_node.FREE),
+                node.write("podman", "4.3.1"),
+                nvidia_dcgm_exporter_form="quadlet",
+                nvidia_dcgm_exporter_image=image + "4.4.1-4.5.0",
+            ),
+            ["podman is 4.3.1", "4.4"],
+        ),
+        "docker": (
+            node.case(exporter, nvidia_dcgm_exporter_form="docker", nvidia_dcgm_exporter_image=image + "4.5.3-4.8.2"),
+            ["DCGM 4.5.3", "DCGM 4.4"],
+        ),
+        "no directory": (
+            node.case(exporter, nvidia_dcgm_exporter_form="kubernetes"),
+            ["nvidia_dcgm_exporter_manifest_dir"],
+        ),
+    }
+    node.program("podman", 'echo "podman version $(cat "%s/podman")"' % node.root)
+    said, result = node.cases(*(case for case, dummy in cases.values()))
+    for (name, (dummy, words)), message in zip(cases.items(), said):
+        for word in [*words, "gpu-1", "Nothing was changed"]:
+            assert word in message, (name, word, message)
+    assert node.log == [] and there(node) == {COUNTERS} and old.read_text() == "# old\n", result.output
+
+
+def test_what_the_proof_finds(node):
+    """A GPU that is not seen; an engine that stands still, is down, or is older than the MIG layout; another form."""
+    first, second = node.world.uuid(0), node.world.uuid(1)
+    sim = "GPUSIM_ROOT=%s %s %s gpusim" % (node.root, sys.executable, simulated_node.ROOT / "tests/sim/main.py")
+    layout = {"ansible.builtin.shell": sim + " mig --gpu 1 3g.40gb 1g.10gb"}
+
+    def unit(name, state):
+        return {"ansible.builtin.systemd_service": {"name": name, "state": state}}
+
+    def prove(*before):
+        return node.case("nvidia_dcgm_exporter", *before, tasks_from="prove")
+
+    def faults(**known):
+        return node.write(stand_in_dcgm.FAULTS, json.dumps(known))
+
+    said, result = node.cases(
+        prove(unit(ENGINE, "started"), unit(EXPORTER, "started"), faults(blind=second, blank=["DCGM_FI_DEV_FB_USED"])),
+        prove(faults(stuck=True)),
+        prove(faults(), layout),
+        prove(unit(ENGINE, "restarted")),
+        prove(unit(ENGINE, "stopped")),
+        # the unit of the form before is removed, and a restart that is due is not forgotten
+        *(
+            node.case("nvidia_dcgm_exporter", tasks_from="files", nvidia_dcgm_exporter_form=form)
+            for form in ("docker", "quadlet")
+        ),
+    )
+    blind, stuck, stale, restarted, down, docker, quadlet = said
+    assert second in blind and "1 of the 2" in blind and "DCGM_FI_DEV_FB_USED of " + first in blind
+    assert "did not move" in stuck and first in stuck and second in stuck
+    assert "MIG instance 7 of " + second in stale and first not in stale
+    assert restarted == "", result.output
+    assert "engine does not answer" in down and "exporter" not in down
+    assert docker == quadlet == "", result.output
+    assert there(node) == {COUNTERS, QUADLET} and node.file("run/dcgm-exporter-restart").exists()
+
+
+IMAGE = "nvcr.io/nvidia/k8s/dcgm-exporter:4.5.3-4.8.2-distroless"
+
+
+@pytest.mark.parametrize(
+    "template, exec_start",
+    [
+        ("gpufleet.conf.j2", "ExecStart="),
+        ("nvidia-dcgm-exporter.container.j2", "Exec="),
+        ("nvidia-dcgm-exporter.service.j2", "ExecStart="),
+    ],
+)
+def test_every_form_asks_the_engine_and_is_never_killed(template, exec_start):
+    text = Role("nvidia_dcgm_exporter").render(template)
+    known = text.splitlines()
+    assert {"SendSIGKILL=no", "Restart=always", "TimeoutStopSec=90", "RestartSec=10", "StandardOutput=journal"} <= set(
+        known
+    )
+    assert "PartOf=nvidia-dcgm.service" in known and "StartLimitIntervalSec=0" in known
+    for key in ("Wants=", "After="):
+        assert [line for line in known if line.startswith(key) and "nvidia-dcgm.service" in line], key
+    run = [line for line in known if line.startswith(exec_start)][-1]
+    assert "-f /etc/dcgm-exporter/gpufleet-counters.csv -a :9400 -c 30000 -r localhost:5555" in run
+    assert not any(line.startswith("KillMode") or "docker kill" in line for line in known)
+
+
+def test_containers_have_time_to_end_and_see_what_they_read():
+    """podman and docker send a SIGKILL after ten seconds of their own."""
+    role = Role("nvidia_dcgm_exporter", nvidia_dcgm_exporter_web_config_file="/etc/web.yml")
+    quadlet, docker = role.render("nvidia-dcgm-exporter.container.j2"), role.render("nvidia-dcgm-exporter.service.j2")
+    assert (
+        "PodmanArgs=--stop-timeout=86400\n" in quadlet
+        and "Network=host\n" in quadlet
+        and "Image=%s\n" % IMAGE in quadlet
+    )
+    assert "--stop-timeout=-1" in docker and "docker stop -t -1 nvidia-dcgm-exporter" in docker and IMAGE in docker
+    for path in ("/etc/web.yml", "/etc/dcgm-exporter/gpufleet-counters.csv"):
+        assert "Volume={0}:{0}:ro\n".format(path) in quadlet and "--volume={0}:{0}:ro ".format(path) in docker
+
+
+def test_the_engine_is_never_killed():
+    known = Role("nvidia_dcgm", nvidia_dcgm_stop_timeout=7).render("gpufleet.conf.j2").splitlines()
+    assert {"SendSIGKILL=no", "Restart=always", "TimeoutStopSec=7", "StartLimitIntervalSec=0"} <= set(known)
+
+
+def plays(tmp_path, inventory, *options):
+    """The hosts of each play of the playbook monitoring, and what Ansible says."""
+    (tmp_path / "hosts.yml").write_text(json.dumps({"all": inventory}))
+    ansible = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
+    collections = subprocess.run(
+        [str(simulated_node.ROOT / "tests/tools/collections.sh")], capture_output=True, text=True, check=True
+    )
+    environment = dict(os.environ, ANSIBLE_COLLECTIONS_PATH=collections.stdout.strip(), ANSIBLE_NOCOLOR="1")
+    command = [
+        sys.executable,
+        ansible,
+        "-i",
+        str(tmp_path / "hosts.yml"),
+        "gpufleet.lifecycle.monitoring",
+        "--list-hosts",
+    ]
+    done = subprocess.run([*command, *options], env=environment, capture_output=True, text=True, check=True)
+    parts = done.stdout.split("  play #")[1:]
+    return [part.partition("hosts (")[2].split()[1:] for part in parts], done.stderr
+
+
+@pytest.mark.parametrize(
+    "groups, options, found",
+    [
+        ({}, [], []),
+        ({"gpu_dcgm": {"hosts": {"g1": {}}}}, [], ["g1"]),
+        ({"gpu_dcgm": {"hosts": {"g1": {}}}}, ["-e", "monitoring_dcgm_hosts=g2"], ["g2"]),
+    ],
+)
+def test_the_playbook_takes_the_nodes_that_are_named(tmp_path, groups, options, found):
+    """Without a group and a variable, none, and Ansible warns of nothing. The variables of all of them are checked."""
+    inventory = {
+        "hosts": {"p1": {}, "g1": {}, "g2": {}},
+        "children": {"gpu_monitoring": {"hosts": {"p1": {}}}, **groups},
+    }
+    hosts, said = plays(tmp_path, inventory, *options)
+    assert [sorted(one) for one in hosts] == [["localhost"], sorted(["p1", *found]), found, ["p1"]]
+    assert "WARNING" not in said

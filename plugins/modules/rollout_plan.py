@@ -54,7 +54,9 @@ options:
     type: dict
     default: {}
   layout_looks:
-    description: For each node of O(layouts) by its name, what M(gpufleet.lifecycle.gpu_mig) returned in check mode for that layout.
+    description:
+      - For each node of O(layouts) by its name, what M(gpufleet.lifecycle.gpu_mig) returned in check mode for that layout, or why it is refused.
+      - With O(undo) only what is refused counts.
     type: dict
     default: {}
   checked:

@@ -56,5 +56,9 @@ elif command in ("start", "stop", "restart"):
         node["log"].append("%s %s" % (command, name))
         node["faults"] = [fault for fault in node.get("faults", []) if fault.get("until") != "%s %s" % (command, name)]
     store()
+elif command == "is-enabled":
+    known = names[0] in node["enabled"]
+    print("enabled" if known else "not-found")
+    sys.exit(0 if known else 4)
 elif command == "is-active":
     sys.exit(0 if set(names) <= set(node["running"]) else 3)

@@ -80,7 +80,7 @@ def link(source, target):
 
 def make(where, real=(), stubs=(STUB,), without=()):
     """The collection in WHERE: REAL and what else of the checkout is named, then the files of the stubs, the first of a name; WITHOUT some of theirs."""
-    for name in REAL + tuple(real):
+    for name in tuple(real) + REAL:  # a whole role before parts of it
         link(ROOT / name, where / name)
     for base in stubs:
         for source in sorted(base.rglob("*")):

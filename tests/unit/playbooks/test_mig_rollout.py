@@ -69,7 +69,7 @@ def test_a_layout_goes_over_a_fleet_and_back(fleet):
     fleet.add("r1", mode_waits=True)
     fleet.add("r2", mode_waits=True, cannot_reset=True)
     fleet.add("r3", mode_waits=True, reset_keeps_mode=True)
-    fleet.add("u1", unreachable=True)
+    fleet.add("u1", unreachable=True, mig_devices=2)
     arguments, slurm = with_slurm(fleet, "a1", "a4", "a5")
     fleet.variables["c1"] = {"gpu_scheduler_backends": ["kubernetes"]}
     slurm.update(fleet.use_gres("a1", "a4", "a5"))
@@ -113,8 +113,9 @@ def test_a_layout_goes_over_a_fleet_and_back(fleet):
     assert all(book.load(name, "health-after")["verdict"] == "pass" for name in ("a1", "a2", "a4", "c1"))
 
     # What has it is left alone, the nodes that were put back too once they are left out.
+    fleet.change("u1", unreachable=False)
     logs = {name: fleet.read(name)["log"] for name in fleet.names}
-    again = fleet.run("mig", *arguments, mig_hosts="gpu_nodes:!a4:!a5:!r2:!r3:!u1", **WANTED, **slurm)
+    again = fleet.run("mig", *arguments, mig_hosts="gpu_nodes:!a4:!a5:!r2:!r3", **WANTED, **slurm)
     assert again.rc == 0 and logs == {name: fleet.read(name)["log"] for name in fleet.names}, again.output
     assert set(recorded(fleet).values()) <= {"done", "skipped"}
 

@@ -30,6 +30,7 @@ REAL = (
     "plugins/action/rollout_plan.py",
     "plugins/action/rollout_report.py",
     "plugins/action/rollout_step.py",
+    "plugins/action/slurm_gres.py",
     "plugins/action/slurm_node.py",
     "plugins/callback/rollout_progress.py",
     "plugins/doc_fragments",

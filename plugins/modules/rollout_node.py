@@ -91,7 +91,7 @@ baseline:
   returned: with O(baseline=true)
   type: dict
 layouts_before:
-  description: The MIG layout of each node of O(nodes) whose layout the rollout changed, as it was before, as the option C(layout) of M(gpufleet.lifecycle.gpu_mig).
+  description: The MIG layout of each node of O(nodes) whose layout the rollout changed, as it was before, as O(gpufleet.lifecycle.gpu_mig#module:layout).
   returned: with O(undo)
   type: dict
   sample: {gpu-r1-1: [{gpus: [GPU-1], mig_enabled: false, mig_devices: {}}]}

@@ -155,13 +155,16 @@ def test_a_node_on_which_another_unit_makes_a_layout_at_boot_is_refused_before_i
 
 
 def test_another_controller_goes_on_where_the_first_one_died_and_what_is_left_of_that_does_nothing(fleet):
-    """k1 and k2 were about to get their layout, which k2 then cannot have. On s1 a stop, and on s2 a start, of the first controller come late."""
+    """k1 and k2 were about to get their layout, which k2 then cannot have.
+
+    Of the first controller a stop comes late on s1, a start on s2, and on s3 the layout that is kept for each boot.
+    """
     fleet.add("k1", waits_at=["mig"])
     fleet.add("k2", mig_devices=7, waits_at=["mig"])
-    late = {"s1": "services stopped in attempt 1", "s2": "services started in attempt 1"}
+    late = {"s1": "services stopped in attempt 1", "s2": "services started in attempt 1", "s3": "files in attempt 1"}
     for name, where in late.items():
         fleet.add(name, waits_at=[where])
-    policy = dict(WANTED, rollout_max_down=4)
+    policy = dict(WANTED, rollout_max_down=5)
     first = fleet.start("mig", **policy)
     try:
         wait_for(lambda: first.poll() is not None or all("waits" in fleet.read(name)["log"] for name in fleet.names))
@@ -172,27 +175,30 @@ def test_another_controller_goes_on_where_the_first_one_died_and_what_is_left_of
                 os.kill(pid, signal.SIGKILL)
         fleet.ended(first)
     view = fleet.view("mig-halves")
-    assert {name: view.nodes.get(name).steps[-1].name for name in fleet.names} == {"k1": "mig", "k2": "mig", "s1": "stop", "s2": "validate"}
+    assert {name: view.nodes.get(name).steps[-1].name for name in fleet.names} == {"k1": "mig", "k2": "mig", "s1": "stop", "s2": "validate", "s3": "mig"}
     for name, more in (("k1", {}), ("k2", {"cannot_have": [2]})):
         fleet.change(name, waits_at=[], **more)
     wait_for(lambda: all(done(fleet, name)[-1:] == ["mig: 0 MIG devices"] for name in ("k1", "k2")))
 
     result = fleet.run("mig", **policy)
-    assert result.rc == 2 and recorded(fleet) == {"k1": "done", "k2": "rolled_back", "s1": "done", "s2": "done"}, result.output
+    assert result.rc == 2 and recorded(fleet) == {"k1": "done", "k2": "rolled_back", "s1": "done", "s2": "done", "s3": "done"}, result.output
     assert [(fleet.read(name)["mig_now"], fleet.read(name)["running"]) for name in fleet.names] == [
-        (devices, [PERSISTENCED]) for devices in (2, 7, 2, 2)]
+        (devices, [PERSISTENCED]) for devices in (2, 7, 2, 2, 2)]
     book = ledger.Ledger(str(fleet.artifacts), "mig-halves", "")
     assert {book.load(name, "health-after")["verdict"] for name in fleet.names} == {"pass"}
     assert not [line for name in fleet.names for line in fleet.read(name)["log"] if line.startswith(UNTOUCHED)]
 
     # The node is no longer the first controller's: it serves, or an operator is at work on it.
-    running = {"s1": [PERSISTENCED], "s2": []}
+    running = {"s1": [PERSISTENCED], "s2": [], "s3": [PERSISTENCED]}
+    (fleet.nodes / "s3" / "state" / "mig.json").write_text("{}")
     logs = {name: fleet.read(name)["log"] for name in late}
     for name in late:
         fleet.change(name, waits_at=[], running=running[name])
     wait_for(lambda: not fleet.at_work())
     assert {name: fleet.read(name)["running"] for name in late} == running and {name: fleet.read(name)["log"] for name in late} == logs
-    assert {name: (fleet.nodes / name / "refused").read_text() for name in late} == {"s1": "stop stopped Fenced\n", "s2": "validate started Fenced\n"}
+    assert kept(fleet, "s3") == {}
+    assert {name: (fleet.nodes / name / "refused").read_text() for name in late} == {
+        "s1": "stop stopped Fenced\n", "s2": "validate started Fenced\n", "s3": "mig files Fenced\n"}
 
 
 def test_a_layout_that_slurm_cannot_be_given_is_refused_before_anything_is_drained(fleet):

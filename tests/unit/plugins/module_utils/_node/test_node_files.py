@@ -24,7 +24,8 @@ def test_what_is_due(found, due):
 
 
 @pytest.mark.parametrize(("path", "content", "named"), [
-    ("x", "", "x is no absolute path"), ("/x", "é" * 600000, "/x would be longer"), ("/x", {"a": 1}, "/x has no text"), ("/x", None, "/x has no text"), ("/x", "", ""),
+    ("x", "", "x is no absolute path"), ("/x", "é" * 600000, "/x would be longer"), ("/x", {"a": 1}, "/x has no text"), ("/x", None, "/x has no text"),
+    ("/x", "", ""),
 ])
 def test_what_cannot_be_written(path, content, named):
     said = node_files.problem(path, content)

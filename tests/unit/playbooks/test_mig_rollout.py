@@ -124,7 +124,7 @@ def test_a_layout_goes_over_a_fleet_and_back(fleet):
     fleet.change("a2", enabled=[PERSISTENCED, MANAGER])
     refused = fleet.run("rollback", *arguments, rollback_hosts="a1,a2,a3", rollback_of="mig-halves", **policy, **dict(slurm, gpu_scheduler_slurm_gres_dir=""))
     words = " ".join(refused.output.split())
-    assert refused.rc == 2 and "a1 and a2 cannot have" in words and "gpu_scheduler_slurm_gres_dir" in words and MANAGER in words, refused.output
+    assert refused.rc == 2 and "a1, a2 cannot have" in words and "gpu_scheduler_slurm_gres_dir" in words and MANAGER in words, refused.output
     assert logs == {name: fleet.read(name)["log"] for name in fleet.names} and recorded(fleet, "rollback-mig-halves") == {}
     fleet.change("a2", enabled=[PERSISTENCED])
 

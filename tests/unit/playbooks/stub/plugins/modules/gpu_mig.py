@@ -55,7 +55,7 @@ def main():
         node.update(mode_pending=mode > 0)
         stubnode.note(node, "%s: the MIG mode waits for a reset" % step)
         rows = [{"gpu": uuid, "status": "reset_required"} for uuid in node.get("gpus", ["GPU-a", "GPU-b"])]
-        module.exit_json(changed=True, failures=[], reset_required=True, gpus=rows)
+        module.exit_json(changed=True, failures=[], reset_required=True, gpus=rows, msg="MIG layout: 2 GPUs wait for a reset")
     changed = (wanted, mode) != (stubnode.mig_now(node), node.get("mig_devices", 0))
     before, after = ({"enabled": on > 0, "devices": {PROFILE: number} if number else {}}
                      for on, number in ((node.get("mig_devices", 0), stubnode.mig_now(node)), (mode, wanted)))

@@ -55,5 +55,4 @@ class ActionModule(ActionBase):
 
     def token(self):
         """The attempt of a rollout that this task belongs to; empty when it belongs to none."""
-        found = [one[claim.FENCE] for one in self._task.environment or [] if isinstance(one, dict) and one.get(claim.FENCE)]
-        return str(found[-1]) if found else ""
+        return claim.of_environment(self._task.environment)

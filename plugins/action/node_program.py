@@ -7,12 +7,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 import tempfile
 
 from ansible import constants
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.modules.node_program import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding, _node_program
 
@@ -53,6 +55,9 @@ class ActionModule(ActionBase):
                 stream.write(content)
             task = self._task.copy()
             task.args = {"src": path, "dest": dest, "owner": "root", "group": "root", "mode": mode, "follow": False}
+            guard = claim.guard(claim.of_environment(self._task.environment))
+            if guard:  # asked on the node before the file takes its place
+                task.args["validate"] = "/bin/sh -c %s gpufleet-node %%s" % shlex.quote(guard.replace("%", "%%") + "true")
             action = self._shared_loader_obj.action_loader.get(
                 "ansible.legacy.copy", task=task, connection=self._connection, play_context=self._play_context, loader=self._loader,
                 templar=self._templar, shared_loader_obj=self._shared_loader_obj)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_node import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import layouts
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._runbooks import flight
 
@@ -22,4 +23,9 @@ class ActionModule(RolloutAction):
         answer = {"held": flight.holder(marks, states, ledger_id), "states": states}
         if arguments["baseline"]:
             answer["baseline"] = ledger.last_document(database, name, "baseline")
+        if arguments["undo"]:
+            undo, dummy = self.undone(arguments)
+            found = layouts.before(undo.rollout_id, [node for node in undo.view().nodes.everything() if node.name in arguments["nodes"]],
+                                   lambda node: undo.load(node, "baseline"))
+            answer["layouts_before"] = {node: layout["layout"] for node, layout in found.items()}
         return answer

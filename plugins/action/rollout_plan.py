@@ -76,6 +76,7 @@ class ActionModule(RolloutAction):
         undo, broken_off = self.undone(arguments)
         targets, kernels = self.targets(arguments, undo), self.kernels(arguments, undo)
         wanted = self.layouts(arguments, undo)
+        layouts.refuse_unfit(arguments["layout_looks"])
         book = self.book(arguments, arguments["rollout_id"] or broken_off or self.default_id(arguments, undo, targets, wanted))
         places = domains.of_hosts(task_vars.get("groups") or {}, arguments["domain_group_prefix"], arguments["domains"])
         markers = arguments["markers"] or {}
@@ -89,7 +90,7 @@ class ActionModule(RolloutAction):
         lacks = {} if undo else _peers.fewer(counts, told)
         peers = _peers.least(counts) if undo else _peers.expectation(counts)
         looked = [probes.probe(name, audit, markers.get(name), places.get(name, {}), probes.beside((arguments["health"] or {}).get(name), peers),
-                               unproven.get(name, ""), lacks.get(name, ""), arguments["layout_looks"].get(name))
+                               unproven.get(name, ""), lacks.get(name, ""), None if undo else arguments["layout_looks"].get(name))
                   for name, audit in arguments["audits"].items()]
         holds.check(arguments["hold_queries"])
         holds.check_times(arguments["hold_age_s"], arguments["hold_deadline_s"])
@@ -270,31 +271,6 @@ class ActionModule(RolloutAction):
             transaction.append("end", run=run)
         return made
 
-    def undone(self, arguments):
-        """(ledger of the rollout that is to be undone, id of the rollback that does so already and broke off); None and "" where there is none."""
-        wanted = arguments["undo"]
-        if not wanted:
-            return None, ""
-        if not ledger.ROLLOUT_ID.fullmatch(wanted):
-            raise plan.PlanError("rollback_of is %r, which is no name of a rollout; expected one such as upgrade-535.261.03, or none for the last one. "
-                                 "Nothing was changed." % wanted)
-        database = store.Store(arguments["ledger"] or store.default_url(arguments["artifact_dir"]))
-        rollout_id, broken_off = ledger.last_id(database) if wanted == "last" else wanted, ""
-        if not rollout_id:
-            raise plan.PlanError("There is no rollout to undo in %s. Nothing was changed." % database.shown)
-        book = self.book(arguments, rollout_id)
-        view = book.view()
-        if wanted == "last" and view.undo:
-            if view.finished is not None:
-                raise plan.PlanError("The last rollout, %s, was itself a rollback, and is over: name the one to undo with rollback_of, such as "
-                                     "rollback_of=%s. Nothing was changed." % (rollout_id, view.undo))
-            broken_off, rollout_id = rollout_id, view.undo
-            book = self.book(arguments, rollout_id)
-            view = book.view()
-        if view.run is None:
-            raise plan.PlanError("There is no rollout %s to undo in %s: correct rollback_of. Nothing was changed." % (rollout_id, database.shown))
-        return book, broken_off
-
     @staticmethod
     def targets(arguments, undo):
         """Versions by node: given, or the ones that another rollout found before it changed anything."""
@@ -321,9 +297,7 @@ class ActionModule(RolloutAction):
         if undo is not None:
             return layouts.before(undo.rollout_id, [node for node in undo.view().nodes.everything() if node.name in arguments["audits"]],
                                   lambda name: undo.load(name, "baseline"))
-        wanted = layouts.wanted(arguments["layouts"], lambda path: _mig_file.read(self._loader.path_dwim(path)))
-        layouts.refuse_unfit(arguments["layout_looks"])
-        return wanted
+        return layouts.wanted(arguments["layouts"], lambda path: _mig_file.read(self._loader.path_dwim(path)))
 
     @staticmethod
     def default_id(arguments, undo, targets, wanted):

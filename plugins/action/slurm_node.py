@@ -65,6 +65,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
+        _controller.require()
         args = dict(self._task.args)
         if not self._task.async_val and not self._task.check_mode and args.get("slice_s") is not None:
             dummy, options = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
@@ -75,7 +76,6 @@ class ActionModule(ActionBase):
         return result
 
     def in_parts(self, args, options, task_vars):
-        _controller.require()
         args = {name: value for name, value in args.items() if name != "slice_s"}
         began, earlier = self.clock(), {}
         while True:

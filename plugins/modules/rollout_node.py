@@ -49,6 +49,16 @@ options:
     description: Whether to answer the last baseline of the node that a rollout kept in the ledger.
     type: bool
     default: false
+  undo:
+    description: The id of a rollout, or V(last), of which to answer what MIG layouts it found on O(nodes), as O(gpufleet.lifecycle.rollout_plan#module:undo)
+      would take them back.
+    type: str
+    default: ""
+  nodes:
+    description: The nodes of O(undo).
+    type: list
+    elements: str
+    default: []
 seealso:
   - module: gpufleet.lifecycle.node_claim
   - module: gpufleet.lifecycle.rollout_control
@@ -80,6 +90,11 @@ baseline:
   description: The last baseline of the node in the ledger, V(null) if there is none.
   returned: with O(baseline=true)
   type: dict
+layouts_before:
+  description: The MIG layout of each node of O(nodes) whose layout the rollout changed, as it was before, as O(gpufleet.lifecycle.gpu_mig#module:layout).
+  returned: with O(undo)
+  type: dict
+  sample: {gpu-r1-1: [{gpus: [GPU-1], mig_enabled: false, mig_devices: {}}]}
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -89,6 +104,8 @@ ARGUMENT_SPEC = dict(
     ledger=dict(type="str", default=""),
     marks=dict(type="dict", default={}),
     baseline=dict(type="bool", default=False),
+    undo=dict(type="str", default=""),
+    nodes=dict(type="list", elements="str", default=[]),
 )
 
 

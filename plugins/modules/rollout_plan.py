@@ -54,7 +54,7 @@ options:
     type: dict
     default: {}
   layout_looks:
-    description: For each node of O(layouts) by its name, what M(gpufleet.lifecycle.gpu_mig) returned in check mode for that layout.
+    description: What M(gpufleet.lifecycle.gpu_mig) said in check mode of each layout, by node, or why it is refused. With O(undo) only the latter counts.
     type: dict
     default: {}
   checked:

@@ -64,6 +64,31 @@ class RolloutAction(ActionBase):
     def book(arguments, rollout_id=None):
         return ledger.Ledger(arguments["artifact_dir"], arguments["rollout_id"] if rollout_id is None else rollout_id, arguments["ledger"])
 
+    def undone(self, arguments):
+        """(ledger of the rollout that is to be undone, id of the rollback that does so already and broke off); None and "" where there is none."""
+        wanted = arguments["undo"]
+        if not wanted:
+            return None, ""
+        if not ledger.ROLLOUT_ID.fullmatch(wanted):
+            raise plan.PlanError("rollback_of is %r, which is no name of a rollout; expected one such as upgrade-535.261.03, or none for the last one. "
+                                 "Nothing was changed." % wanted)
+        database = store.Store(arguments["ledger"] or store.default_url(arguments["artifact_dir"]))
+        rollout_id, broken_off = ledger.last_id(database) if wanted == "last" else wanted, ""
+        if not rollout_id:
+            raise plan.PlanError("There is no rollout to undo in %s. Nothing was changed." % database.shown)
+        book = self.book(arguments, rollout_id)
+        view = book.view()
+        if wanted == "last" and view.undo:
+            if view.finished is not None:
+                raise plan.PlanError("The last rollout, %s, was itself a rollback, and is over: name the one to undo with rollback_of, such as "
+                                     "rollback_of=%s. Nothing was changed." % (rollout_id, view.undo))
+            broken_off, rollout_id = rollout_id, view.undo
+            book = self.book(arguments, rollout_id)
+            view = book.view()
+        if view.run is None:
+            raise plan.PlanError("There is no rollout %s to undo in %s: correct rollback_of. Nothing was changed." % (rollout_id, database.shown))
+        return book, broken_off
+
     @property
     def check(self):
         return bool(self._task.check_mode)

@@ -189,6 +189,12 @@ def require(text):
         raise ClaimError("This task belongs to attempt %d of rollout %s, and %s. Nothing was done." % (mine["attempt"], mine["rollout_id"], why))
 
 
+def of_environment(environment):
+    """The token in the environment of a task, which is a list of mappings; empty where the task belongs to no rollout."""
+    found = [one[FENCE] for one in environment or [] if isinstance(one, dict) and one.get(FENCE)]
+    return str(found[-1]) if found else ""
+
+
 GUARD_RC = 77
 
 

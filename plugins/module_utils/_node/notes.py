@@ -70,7 +70,14 @@ def perform(params, check, lock_path=lock.DEFAULT_PATH):
     """The result of the module node_note."""
     if params["state"] == PRESENT and not params["note"]:
         raise NoteError("state is present and note is empty; expected what the note shall say. Nothing was changed.")
-    if not params["refuse_held"] or params["state"] == READ or check:
+    if params["state"] == READ or check:
+        return _perform(params, check)
+    if not params["refuse_held"]:
+        # Without the lock, so that a node is marked too on which something hangs; and not by what is left of an earlier attempt of a rollout.
+        try:
+            claim.require(os.environ.get(claim.FENCE, ""))
+        except claim.ClaimError as exc:
+            raise NoteError(str(exc)) from None
         return _perform(params, check)
     # A rollout takes its nodes under the same lock, and looks for the quarantine marker under it: one sees the other.
     owner = {"module": "node_note", "rollout_id": "", "step": params["name"]}

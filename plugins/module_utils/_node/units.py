@@ -41,17 +41,21 @@ def read(runner):
     return found
 
 
-def show(runner, names):
-    """``{name: {..., "names": [its own name and its aliases]}}`` of exactly these units; None when systemd cannot be asked."""
+def show(runner, names, more=None):
+    """``{name: {..., "names": [its own name and its aliases]}}`` of exactly these units; None when systemd cannot be asked.
+
+    MORE names further properties, by the words of systemd.
+    """
     if not names:
         return {}
-    rc, out, dummy = runner(["systemctl", "show", "--no-pager", "--property=Id,Names,%s" % ",".join(PROPERTIES)] + list(names), 20)
+    properties = dict(PROPERTIES, **(more or {}))
+    rc, out, dummy = runner(["systemctl", "show", "--no-pager", "--property=Id,Names,%s" % ",".join(properties)] + list(names), 20)
     if rc:
         return None
     found = {}
     for block in parse(out):
         known = [block["Id"]] + block.get("Names", "").split()
-        state = dict((ours, block.get(theirs) or None) for theirs, ours in PROPERTIES.items())
+        state = dict((ours, block.get(theirs) or None) for theirs, ours in properties.items())
         found.update((name, dict(state, names=known)) for name in names if name in known)
     return found if set(found) == set(names) else None
 

@@ -62,8 +62,9 @@ def refuse_unfit(looks: t.Mapping[str, t.Any]) -> None:
     unfit = {node: why for node, look in looks.items() for why in [probes.layout_looked_at(look)[2]] if why}
     if unfit:
         names = sorted(unfit)
-        raise PlanError("%s cannot have the MIG layout that is wanted: %s. %s" % (
-            listed(names), " ".join("%s: %s." % (node, unfit[node].rstrip(". ")) for node in names[:NAMED]), END))
+        said = {node: unfit[node].removeprefix(node + ": ").removesuffix(END).rstrip(". ") for node in names[:NAMED]}
+        raise PlanError("%s cannot have the MIG layout that is wanted: %s %s" % (
+            listed(names), " ".join("%s: %s." % one for one in said.items()), END))
 
 
 def before(rollout_id: str, nodes: t.Iterable[t.Any], baseline_of: t.Callable[[str], t.Any]) -> t.Dict[str, t.Dict[str, t.Any]]:

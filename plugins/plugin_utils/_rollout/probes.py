@@ -59,8 +59,8 @@ def judged(result: t.Optional[t.Mapping[str, t.Any]]) -> t.Tuple[str, str]:
 # Of a GPU of which gpu_mig says so, in check mode, nothing else could be wanted.
 THERE = "same"
 # What gpu_mig refuses because of the layout itself; what else stands in its way may be gone when the node is drained. The last one is of the
-# playbook: the layout cannot be written in Slurm's configuration, so that the node could not be resumed.
-UNFIT = ("uncovered", "not_supported", "unknown_profile", "does_not_fit", "slurm_gres")
+# playbooks: Slurm cannot be given the layout, so that the node could not be resumed, or another unit makes a layout of its own at each boot.
+UNFIT = ("uncovered", "not_supported", "unknown_profile", "does_not_fit", "refused_by_playbook")
 # What a drain, or the reset that a layout asks for, does away with.
 PASSING = ("in_use",)
 

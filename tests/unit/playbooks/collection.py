@@ -17,6 +17,9 @@ REAL = (
     "roles/gpu_quarantine",
     "roles/gpu_scheduler",
     "roles/kernel_hold",
+    "roles/nvidia_mig/defaults",
+    "roles/nvidia_mig/tasks/manager_look.yml",
+    "roles/nvidia_mig/vars",
     "plugins/action/dkms_module.py",
     "plugins/action/driver_reload.py",
     "plugins/action/playbook_variables.py",
@@ -27,6 +30,7 @@ REAL = (
     "plugins/action/rollout_plan.py",
     "plugins/action/rollout_report.py",
     "plugins/action/rollout_step.py",
+    "plugins/action/slurm_gres.py",
     "plugins/action/slurm_node.py",
     "plugins/callback/rollout_progress.py",
     "plugins/doc_fragments",
@@ -77,7 +81,7 @@ def link(source, target):
 
 def make(where, real=(), stubs=(STUB,), without=()):
     """The collection in WHERE: REAL and what else of the checkout is named, then the files of the stubs, the first of a name; WITHOUT some of theirs."""
-    for name in REAL + tuple(real):
+    for name in tuple(real) + REAL:  # a whole role before parts of it
         link(ROOT / name, where / name)
     for base in stubs:
         for source in sorted(base.rglob("*")):

@@ -5,16 +5,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import host_tasks
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.test_upgrade_course import wait_for
 
 OLD = "1.0.1"
 HALVES = {"version": "v1", "mig-configs": {"halves": [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g.10gb": 2}}]}}
 WANTED = {"nvidia_mig_config": "halves", "nvidia_mig_configs": HALVES, "rollout_version": "", "rollout_max_down": 3, "rollout_failure_budget": 9}
 GPU = "gpu:stub_gpu"  # of Slurm, by the name that the stub nodes' GPUs tell
 WHOLE, SEVENTHS = GPU + ":2", GPU + "_1g.10gb:14"
+PERSISTENCED, MANAGER = "nvidia-persistenced.service", "nvidia-mig-manager.service"
 UNTOUCHED = ("installed", "reboot", "failed to install")
 
 
@@ -34,6 +39,17 @@ def done(fleet, name):
     return [line for line in fleet.read(name)["log"] if "MIG devices" in line]
 
 
+def after_stop(fleet, name):
+    """What was done to the node while its services were stopped."""
+    log = fleet.read(name)["log"]
+    first, last = log.index("stop nvidia-persistenced.service"), log.index("start nvidia-persistenced.service")
+    return [line for line in log[first + 1:last] + log[last + 1:] if not line.startswith(("stop ", "start "))]
+
+
+def went(view):
+    return [node for node in view.nodes.everything() if node.went is not None]
+
+
 def kept(fleet, name):
     return json.loads((fleet.nodes / name / "state" / "mig.json").read_text())
 
@@ -41,7 +57,8 @@ def kept(fleet, name):
 def test_a_layout_goes_over_a_fleet_and_back(fleet):
     """c1 is the canary; a1 had no MIG, a2 another layout, a3 the wanted one; a4 does not get it and is put back.
 
-    Slurm gives a1, a4 and a5 work. It does not take the new MIG devices of a5, which is put back too. Kubernetes gives c1 work.
+    Slurm gives a1, a4 and a5 work. It does not take the new MIG devices of a5, which is put back too. Kubernetes gives c1 work. The MIG mode of
+    r1, r2 and r3 waits for a reset: r1 gets it, nvidia-smi fails on r2, and after that of r3 the mode waits as before. u1 cannot be reached.
     """
     fleet.add("a1", slurm={"gres": WHOLE})
     fleet.add("a2", mig_devices=7)
@@ -49,19 +66,33 @@ def test_a_layout_goes_over_a_fleet_and_back(fleet):
     fleet.add("a4", mig_devices=7, cannot_have=[2], slurm={"gres": SEVENTHS})
     fleet.add("a5", mig_devices=7, slurm={"gres": SEVENTHS, "ignores": GPU + "_1g.10gb:4"})
     fleet.add("c1")
+    fleet.add("r1", mode_waits=True)
+    fleet.add("r2", mode_waits=True, cannot_reset=True)
+    fleet.add("r3", mode_waits=True, reset_keeps_mode=True)
+    fleet.add("u1", unreachable=True, mig_devices=2)
     arguments, slurm = with_slurm(fleet, "a1", "a4", "a5")
     fleet.variables["c1"] = {"gpu_scheduler_backends": ["kubernetes"]}
     slurm.update(fleet.use_gres("a1", "a4", "a5"))
     result = fleet.run("mig", *arguments, rollout_canaries=["c1"], rollout_common_cause=0, **WANTED, **slurm)
     assert result.rc == 2, result.output
-    assert recorded(fleet) == {"a1": "done", "a2": "done", "a3": "skipped", "a4": "rolled_back", "a5": "rolled_back", "c1": "done"}
+    assert recorded(fleet) == {
+        "a1": "done", "a2": "done", "a3": "skipped", "a4": "rolled_back", "a5": "rolled_back", "c1": "done",
+        "r1": "done", "r2": "rolled_back", "r3": "rolled_back", "u1": "lost"}
     view = fleet.view("mig-halves")
     assert view.nodes.get("c1").went == 1 and [step.name for step in view.nodes.get("c1").steps] == [
         "evidence", "drain", "stop", "mig", "validate", "return"]
     assert [step.name for step in view.nodes.get("a2").steps] == ["evidence", "drain", "stop", "mig_clear", "mig", "validate", "return"]
     assert done(fleet, "a1") == ["mig: 0 MIG devices", "mig: 2 MIG devices"] and done(fleet, "a3") == []
     assert done(fleet, "a4")[-1] == "rollback_mig: 7 MIG devices"
-    for name, devices in (("a1", 2), ("a2", 2), ("a3", 2), ("a4", 7), ("a5", 7), ("c1", 2)):
+    # A mode that waits for a reset is made with one, and only where it waits; no layout is made without it, and the way back is the same.
+    waits, reset = "the MIG mode waits for a reset", "reset all"
+    assert after_stop(fleet, "r1") == ["mig: 0 MIG devices", "mig: " + waits, reset, "mig: 2 MIG devices"]
+    assert after_stop(fleet, "r2") == ["mig: 0 MIG devices", "mig: " + waits] + ["rollback_mig: 0 MIG devices"] * 2
+    assert after_stop(fleet, "r3") == ["mig: 0 MIG devices", "mig: " + waits, reset, "mig: " + waits] + ["rollback_mig: 0 MIG devices"] * 2
+    reasons = {name: view.nodes.get(name).reason for name in ("r2", "r3")}
+    assert "nvidia-smi did not reset GPU-b" in reasons["r2"] and "2 GPUs wait for a reset" in reasons["r3"] and reset not in fleet.read("a1")["log"]
+    assert fleet.touched() == ["a1", "a2", "a4", "a5", "c1", "r1", "r2", "r3"] and "u1" not in [node.name for node in went(view)]
+    for name, devices in (("a1", 2), ("a2", 2), ("a3", 2), ("a4", 7), ("a5", 7), ("c1", 2), ("r1", 2), ("r2", 0), ("r3", 0)):
         node = fleet.read(name)
         assert (node["mig_now"] if name != "a3" else 2, node["boots"], node["loaded"]) == (devices, 0, OLD), name
         assert not [line for line in node["log"] if line.startswith(UNTOUCHED)] and node["running"] == ["nvidia-persistenced.service"]
@@ -83,14 +114,23 @@ def test_a_layout_goes_over_a_fleet_and_back(fleet):
     assert all(book.load(name, "health-after")["verdict"] == "pass" for name in ("a1", "a2", "a4", "c1"))
 
     # What has it is left alone, the nodes that were put back too once they are left out.
+    fleet.change("u1", unreachable=False)
     logs = {name: fleet.read(name)["log"] for name in fleet.names}
-    again = fleet.run("mig", *arguments, mig_hosts="gpu_nodes:!a4:!a5", **WANTED, **slurm)
+    again = fleet.run("mig", *arguments, mig_hosts="gpu_nodes:!a4:!a5:!r2:!r3", **WANTED, **slurm)
     assert again.rc == 0 and logs == {name: fleet.read(name)["log"] for name in fleet.names}, again.output
     assert set(recorded(fleet).values()) <= {"done", "skipped"}
 
+    # What Slurm cannot be given, or another unit would undo at the next boot, is refused before a node is drained, on the way back too.
+    policy = {key: value for key, value in WANTED.items() if key.startswith("rollout_")}
+    fleet.change("a2", enabled=[PERSISTENCED, MANAGER])
+    refused = fleet.run("rollback", *arguments, rollback_hosts="a1,a2,a3", rollback_of="mig-halves", **policy, **dict(slurm, gpu_scheduler_slurm_gres_dir=""))
+    words = " ".join(refused.output.split())
+    assert refused.rc == 2 and "a1, a2 cannot have" in words and "gpu_scheduler_slurm_gres_dir" in words and MANAGER in words, refused.output
+    assert logs == {name: fleet.read(name)["log"] for name in fleet.names} and recorded(fleet, "rollback-mig-halves") == {}
+    fleet.change("a2", enabled=[PERSISTENCED])
+
     # And back to what each node had before, which was not changed on a3.
-    back = fleet.run("rollback", *arguments, rollback_hosts="a1,a2,a3", rollback_of="mig-halves", **{
-        key: value for key, value in WANTED.items() if key.startswith("rollout_")}, **slurm)
+    back = fleet.run("rollback", *arguments, rollback_hosts="a1,a2,a3", rollback_of="mig-halves", **policy, **slurm)
     assert back.rc == 0 and recorded(fleet, "rollback-mig-halves") == {"a1": "done", "a2": "done", "a3": "skipped"}, back.output
     assert [fleet.read(name)["mig_now"] for name in ("a1", "a2")] == [0, 7] and sum(fleet.read(name)["boots"] for name in fleet.names) == 0
     told, lines = fleet.gres("a1")
@@ -104,6 +144,62 @@ def test_a_layout_that_nobody_can_have_is_refused_before_anything_is_drained(fle
         result = fleet.run("mig", **dict(WANTED, **more))
         assert result.rc == 2 and words in result.output, result.output
     assert fleet.touched() == []
+
+
+def test_a_node_on_which_another_unit_makes_a_layout_at_boot_is_refused_before_it_is_drained(fleet):
+    fleet.add("a1", enabled=[PERSISTENCED, MANAGER])
+    result = fleet.run("mig", **WANTED)
+    assert result.rc == 2 and "a1 cannot have" in result.output and MANAGER in result.output, result.output
+    assert fleet.touched() == [] and recorded(fleet) == {}
+    for more in ({"nvidia_mig_replace_manager": True}, {"nvidia_mig_boot": False}):
+        assert fleet.run("mig", "--check", **WANTED, **more).rc == 0
+
+
+def test_another_controller_goes_on_where_the_first_one_died_and_what_is_left_of_that_does_nothing(fleet):
+    """k1 and k2 were about to get their layout, which k2 then cannot have.
+
+    Of the first controller a stop comes late on s1, a start on s2, and on s3 the layout that is kept for each boot.
+    """
+    fleet.add("k1", waits_at=["mig"])
+    fleet.add("k2", mig_devices=7, waits_at=["mig"])
+    late = {"s1": "services stopped in attempt 1", "s2": "services started in attempt 1", "s3": "files in attempt 1"}
+    for name, where in late.items():
+        fleet.add(name, waits_at=[where])
+    policy = dict(WANTED, rollout_max_down=5)
+    first = fleet.start("mig", **policy)
+    try:
+        wait_for(lambda: first.poll() is not None or all("waits" in fleet.read(name)["log"] for name in fleet.names))
+        assert first.poll() is None, (fleet.directory / "output0").read_text()[-5000:]
+    finally:
+        for pid in fleet.controllers():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        fleet.ended(first)
+    view = fleet.view("mig-halves")
+    assert {name: view.nodes.get(name).steps[-1].name for name in fleet.names} == {"k1": "mig", "k2": "mig", "s1": "stop", "s2": "validate", "s3": "mig"}
+    for name, more in (("k1", {}), ("k2", {"cannot_have": [2]})):
+        fleet.change(name, waits_at=[], **more)
+    wait_for(lambda: all(done(fleet, name)[-1:] == ["mig: 0 MIG devices"] for name in ("k1", "k2")))
+
+    result = fleet.run("mig", **policy)
+    assert result.rc == 2 and recorded(fleet) == {"k1": "done", "k2": "rolled_back", "s1": "done", "s2": "done", "s3": "done"}, result.output
+    assert [(fleet.read(name)["mig_now"], fleet.read(name)["running"]) for name in fleet.names] == [
+        (devices, [PERSISTENCED]) for devices in (2, 7, 2, 2, 2)]
+    book = ledger.Ledger(str(fleet.artifacts), "mig-halves", "")
+    assert {book.load(name, "health-after")["verdict"] for name in fleet.names} == {"pass"}
+    assert not [line for name in fleet.names for line in fleet.read(name)["log"] if line.startswith(UNTOUCHED)]
+
+    # The node is no longer the first controller's: it serves, or an operator is at work on it.
+    running = {"s1": [PERSISTENCED], "s2": [], "s3": [PERSISTENCED]}
+    (fleet.nodes / "s3" / "state" / "mig.json").write_text("{}")
+    logs = {name: fleet.read(name)["log"] for name in late}
+    for name in late:
+        fleet.change(name, waits_at=[], running=running[name])
+    wait_for(lambda: not fleet.at_work())
+    assert {name: fleet.read(name)["running"] for name in late} == running and {name: fleet.read(name)["log"] for name in late} == logs
+    assert kept(fleet, "s3") == {}
+    assert {name: (fleet.nodes / name / "refused").read_text() for name in late} == {
+        "s1": "stop stopped Fenced\n", "s2": "validate started Fenced\n", "s3": "mig files Fenced\n"}
 
 
 def test_a_layout_that_slurm_cannot_be_given_is_refused_before_anything_is_drained(fleet):

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 
 import pytest
@@ -41,14 +42,14 @@ def _node(tmp_path):
     node.close()
 
 
-def play(node, *options, **variables):
+def play(node, *options, tasks_from="main", **variables):
     root = pathlib.Path(str(node.root))
     paths = dict(
         __nvidia_mig_units=str(root / "units"),
         __nvidia_mig_program=str(root / "lib/program"),
         __nvidia_mig_file=str(root / "mig.json"),
     )
-    return node.play("nvidia_mig", *options, **dict(dict(paths, nvidia_mig_boot=False), **variables))
+    return node.play("nvidia_mig", *options, tasks_from=tasks_from, **dict(dict(paths, nvidia_mig_boot=False), **variables))
 
 
 @pytest.mark.parametrize(
@@ -81,6 +82,25 @@ def test_two_managers_at_boot(node):
     replaced = play(node, nvidia_mig_boot=True, nvidia_mig_replace_manager=True, **NAMED)
     assert replaced.rc == 0 and (node.root / "units" / UNIT).exists() and "enable " + UNIT in node.log, replaced.output
     assert node.state["units"][MANAGER][1] == "inactive" and node.state["units"][MANAGER][4] == "masked"
+
+
+def test_the_layout_its_unit_and_the_drop_ins_are_written_once(node):
+    units, layout = node.root / "units", node.root / "mig.json"
+    foreseen = play(node, "--check", nvidia_mig_boot=True, **NAMED)
+    assert foreseen.rc == 0 and foreseen.changed > 0 and not units.exists() and not layout.exists(), foreseen.output
+    assert play(node, nvidia_mig_boot=True, **NAMED).rc == 0
+    assert json.loads(layout.read_text()) == {"config": CONFIGS, "config_name": "sevenths"} and layout.read_text().endswith("}\n")
+    unit = (units / UNIT).read_text()
+    assert "mig apply --config %s\n" % layout in unit and "Before=nvidia-dcgm.service " in unit and "slurmd.service" in unit
+    drop_ins = [units / (name + ".d") / "gpufleet-mig.conf" for name in ("slurmd.service", "kubelet.service")]
+    assert all("Requires=%s\nAfter=%s\n" % (UNIT, UNIT) in path.read_text() for path in drop_ins)
+    assert [path.stat().st_mode & 0o777 for path in [layout, units / UNIT] + drop_ins] == [0o644] * 4
+    reloads = node.log.count("daemon-reload")
+    again = play(node, nvidia_mig_boot=True, **NAMED)
+    assert again.rc == 0 and again.changed == 0 and node.log.count("daemon-reload") == reloads == 1, again.output
+    by_gpu = [{"gpus": ["GPU-a"], "mig_enabled": True, "mig_devices": {"1g.10gb": 7}}]
+    other = play(node, tasks_from="keep", nvidia_mig_boot=True, nvidia_mig_layout=by_gpu)
+    assert other.rc == 0 and json.loads(layout.read_text()) == {"layout": by_gpu}, other.output
 
 
 def test_a_reset_is_the_variables_choice(node):

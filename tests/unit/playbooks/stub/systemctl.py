@@ -38,13 +38,12 @@ while words[0] in node.get("waits_at", []) and time.monotonic() < deadline:
 command, names = words[0], [name if "." in name else name + ".service" for name in words[1:]]
 if command == "show":
     known = node["enabled"] + ["nvidia-persistenced.service"]
-    print(
-        "\n\n".join(
-            "Id=%s\nLoadState=%s\nActiveState=%s"
-            % (name, "loaded" if name in known else "not-found", "active" if name in node["running"] else "inactive")
-            for name in names
-        )
-    )
+    blocks = []
+    for name in names:
+        load, runs = "loaded" if name in known else "not-found", name in node["running"]
+        active, sub = ("active", "running") if runs else ("inactive", "dead")
+        blocks.append("Id=%s\nLoadState=%s\nActiveState=%s\nSubState=%s\nResult=success\nType=simple" % (name, load, active, sub))
+    print("\n\n".join(blocks))
 elif command == "start" and node["loaded"] in node.get("no_service_with", []):
     print("the stub was told so", file=sys.stderr)
     sys.exit(1)
@@ -57,5 +56,9 @@ elif command in ("start", "stop", "restart"):
         node["log"].append("%s %s" % (command, name))
         node["faults"] = [fault for fault in node.get("faults", []) if fault.get("until") != "%s %s" % (command, name)]
     store()
+elif command == "is-enabled":
+    known = names[0] in node["enabled"]
+    print("enabled" if known else "not-found")
+    sys.exit(0 if known else 4)
 elif command == "is-active":
     sys.exit(0 if set(names) <= set(node["running"]) else 3)

@@ -14,7 +14,7 @@ pytest.importorskip("ansible", reason="only the controller has workers")
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.action import reboot
 
-from ansible_collections.gpufleet.lifecycle.plugins.action import dkms_module, driver_reload
+from ansible_collections.gpufleet.lifecycle.plugins.action import dkms_module, driver_reload, slurm_gres, slurm_node
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
 
@@ -79,7 +79,7 @@ def test_no_node_reboots_for_a_playbook_that_ended(parent, monkeypatch, dies_at,
     assert len(node.calls) <= 4 and not [call for call in node.calls if "shutdown" in call], node.calls
 
 
-@pytest.mark.parametrize("kind", [driver_reload, dkms_module])
+@pytest.mark.parametrize("kind", [driver_reload, dkms_module, slurm_gres, slurm_node])
 def test_nothing_begins_for_a_playbook_that_ended(parent, monkeypatch, kind):
     parent.pid = 99999
     node = Node(parent)

@@ -221,19 +221,22 @@ def test_what_the_comparison_waits_for(checks, joining, hung):
 
 
 BACK = {"failures": []}
-RUNS = {"results": [{"state": "started"}]}
+RUNS = {"failures": [], "services": [{"name": "x.service", "active": "active"}]}
 
 
 @pytest.mark.parametrize(("after", "restored", "started", "named"), [
     ({}, BACK, RUNS, None),
-    ({}, BACK, {"results": []}, None),  # no service ran before
+    ({}, BACK, {"skipped": True, "changed": False}, None),  # no service ran before
     ({"unreachable": True, "msg": "timed out"}, BACK, RUNS, "timed out"),
     ({}, {"failures": ["power_limit"], "msg": "power limit of GPU 3"}, RUNS, "power limit of GPU 3"),
     ({}, {}, RUNS, "settings"),
     ({}, {"failures": None}, RUNS, "settings"),
     ({}, {"unreachable": True, "msg": "timed out"}, RUNS, "timed out"),
-    ({}, BACK, {"results": [{"state": "started"}, {"msg": "unit is masked"}]}, "unit is masked"),
-    ({}, BACK, {"results": [{"failed": True}]}, "no answer"),
+    ({}, BACK, {"failures": [{"service": "x.service", "code": "masked"}], "msg": "unit is masked"}, "unit is masked"),
+    ({}, BACK, {"failed": True, "msg": "The node is locked"}, "The node is locked"),
+    ({}, BACK, {"unreachable": True, "msg": "timed out"}, "timed out"),
+    ({}, BACK, {"failures": None}, "no answer"),
+    ({}, BACK, {"failed": True}, "no answer"),
     ({}, BACK, {}, "no answer"),
 ])
 def test_a_node_is_as_it_was_only_if_everything_says_so(after, restored, started, named):

@@ -91,3 +91,18 @@ def test_who_takes_the_node_at_this_moment_is_waited_for(tmp_path):
 def test_a_note_of_nothing_is_refused(tmp_path):
     with pytest.raises(notes.NoteError):
         perform(tmp_path, state="present", note={})
+
+
+@pytest.mark.parametrize("state", ["present", "absent"])
+def test_what_is_left_of_an_earlier_attempt_leaves_no_note(tmp_path, monkeypatch, state):
+    """Without the lock too, which something that hangs may hold."""
+    claim.write(str(tmp_path), CLAIM)
+    perform(tmp_path, name="recovery", state="present", note=NOTE)
+    monkeypatch.setenv(claim.FENCE, claim.token(CLAIM, str(tmp_path)))
+    with lock.NodeLock(path=str(tmp_path) + ".lock"):
+        assert perform(tmp_path, state="present", note=NOTE)["changed"]
+    claim.write(str(tmp_path), dict(CLAIM, attempt=2, run="b"))
+    with pytest.raises(notes.NoteError, match="belongs to attempt 1"):
+        perform(tmp_path, name="recovery", state=state, note={"reason": "late"})
+    assert perform(tmp_path, name="recovery")["note"] == NOTE
+    assert perform(tmp_path, check=True, name="recovery", state=state, note={"reason": "late"})["changed"], "check mode changes nothing"

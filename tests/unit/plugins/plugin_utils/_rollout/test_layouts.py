@@ -136,7 +136,7 @@ def test_the_ledger_keeps_the_layout():
     ({"gpus": [{"status": "refused"}], "failures": [{"code": "not_supported"}], "msg": "no MIG"}, (None, False, True)),
     ({"gpus": [{"status": "refused"}], "failures": [{"code": "unknown_profile"}], "msg": "1g.1tb"}, (None, False, True)),
     ({"gpus": [{"status": "refused"}], "failures": [{"code": "uncovered"}], "msg": "no entry"}, (None, False, True)),
-    ({"gpus": [{"status": "change"}], "failures": [{"code": "slurm_gres"}], "msg": "no directory"}, (None, False, True)),
+    ({"gpus": [{"status": "change"}], "failures": [{"code": "refused_by_playbook"}], "msg": "no directory"}, (None, False, True)),
     ({"gpus": [], "failures": []}, (None, True, False)),
     ({"failed": True, "msg": "NVML cannot be read"}, (None, True, False)),
     ({"unreachable": True}, (None, False, False)), ({"skipped": True}, (None, False, False)), ({}, (None, False, False)), (None, (None, False, False)),

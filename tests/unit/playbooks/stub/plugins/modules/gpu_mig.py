@@ -1,7 +1,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A layout of a stub node is one number: how many MIG devices of 1g.10gb each of its GPUs has; none where MIG is off."""
+"""A layout of a stub node is one number: how many MIG devices of 1g.10gb each of its GPUs has; none where MIG is off.
+
+On a node with C(mode_waits) the mode changes at a reset, as on Ampere: C(mode_pending) is the mode that waits for it, C(mode_now) the one after it.
+"""
 
 from __future__ import annotations
 
@@ -46,6 +49,13 @@ def main():
         if enabled and wanted in node.get("cannot_have", []) and not module.check_mode:
             module.fail_json(msg="GPU 0: it did not get its layout", failures=[{"code": "failed"}])
         mode = wanted
+    on = node.get("mode_now", node.get("mig_devices", 0) > 0)
+    waits = bool(node.get("mode_waits") and state == "present" and on != (mode > 0))
+    if waits and not module.check_mode:
+        node.update(mode_pending=mode > 0)
+        stubnode.note(node, "%s: the MIG mode waits for a reset" % step)
+        rows = [{"gpu": uuid, "status": "reset_required"} for uuid in node.get("gpus", ["GPU-a", "GPU-b"])]
+        module.exit_json(changed=True, failures=[], reset_required=True, gpus=rows, msg="MIG layout: 2 GPUs wait for a reset")
     changed = (wanted, mode) != (stubnode.mig_now(node), node.get("mig_devices", 0))
     before, after = ({"enabled": on > 0, "devices": {PROFILE: number} if number else {}}
                      for on, number in ((node.get("mig_devices", 0), stubnode.mig_now(node)), (mode, wanted)))
@@ -53,6 +63,8 @@ def main():
             for uuid in node.get("gpus", ["GPU-a", "GPU-b"])]
     if not module.check_mode:
         node.update(mig_now=wanted, mig_devices=mode)
+        node.pop("mode_pending", None)
+        node.pop("mode_now", None)
         stubnode.note(node, "%s: %d MIG devices" % (step, wanted))
     module.exit_json(changed=changed, failures=[], reset_required=False, gpus=rows)
 

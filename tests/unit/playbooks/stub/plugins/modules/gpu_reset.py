@@ -10,7 +10,10 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils import stubnode
 
 def main():
     module = AnsibleModule(
-        argument_spec=dict(gpus=dict(type="list", elements="str", required=True), reason=dict(type="str")),
+        argument_spec=dict(
+            gpus=dict(type="list", elements="str", required=True), reason=dict(type="str"), when_needed=dict(type="bool", default=False),
+            rollout_id=dict(type="str"), step=dict(type="str"),
+        ),
         supports_check_mode=True,
     )
     node = stubnode.load()
@@ -18,6 +21,11 @@ def main():
         module.fail_json(msg="%s has the GPUs open" % node["running"][0])
     if node.get("cannot_reset"):
         module.fail_json(msg="nvidia-smi did not reset GPU-b")
+    pending = node.pop("mode_pending", None)
+    if module.params["when_needed"] and pending is None:
+        module.exit_json(changed=False)
+    if pending is not None and not node.get("reset_keeps_mode"):
+        node["mode_now"] = pending
     stubnode.note(stubnode.cured(node, "reset_gpu"), "reset %s" % " ".join(module.params["gpus"]))
     module.exit_json(changed=True)
 

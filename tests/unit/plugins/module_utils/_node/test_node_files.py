@@ -1,0 +1,80 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Files that are written under the node's lock: which are due, what is refused, and whom."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim, lock, node_files
+
+pytestmark = pytest.mark.pythons
+
+MINE = {"ledger": "l", "rollout_id": "r", "run": "one", "plan": "p", "controller": "c", "time": "t", "state": "held", "attempt": 1}
+
+
+@pytest.mark.parametrize(("found", "due"), [
+    (None, True), (("text\n", 0o644, True), False), (("text", 0o644, True), True), (("text\n", 0o600, True), True), (("text\n", 0o644, False), True),
+])
+def test_what_is_due(found, due):
+    assert node_files.compared("text\n", found) == (due, found[0] if found else "")
+
+
+@pytest.mark.parametrize(("path", "content", "named"), [
+    ("x", "", "x is no absolute path"), ("/x", "é" * 600000, "/x would be longer"), ("/x", {"a": 1}, "/x has no text"), ("/x", None, "/x has no text"),
+    ("/x", "", ""),
+])
+def test_what_cannot_be_written(path, content, named):
+    said = node_files.problem(path, content)
+    assert said.startswith(named) and bool(said) == bool(named)
+
+
+def given(tmp_path, **contents):
+    texts = {str(tmp_path / "etc" / name): content for name, content in contents.items()}
+    return {"files": texts, "lock_timeout_s": 0, "rollout_id": "r", "step": "mig"}
+
+
+def perform(tmp_path, check=False, **contents):
+    return node_files.perform(given(tmp_path, **contents), check, str(tmp_path / "lock"))
+
+
+def test_files_are_written_and_a_second_run_writes_none(tmp_path):
+    said = perform(tmp_path, check=True, a="1\n", b="2\n")
+    assert not (tmp_path / "etc").exists() and not (tmp_path / "lock").exists()
+    done = perform(tmp_path, a="1\n", b="2\n")
+    assert done == said and done["changed"] and done["written"] == [str(tmp_path / "etc" / name) for name in "ab"]
+    assert (tmp_path / "etc" / "a").read_text() == "1\n" and (tmp_path / "etc" / "a").stat().st_mode & 0o777 == 0o644
+    assert perform(tmp_path, a="1\n", b="2\n") == {"changed": False, "written": [], "diff": []}
+    (tmp_path / "etc" / "b").chmod(0o666)
+    again = perform(tmp_path, a="3\n", b="2\n")
+    assert [one["before"] for one in again["diff"]] == ["1\n", "2\n"] and (tmp_path / "etc" / "b").stat().st_mode & 0o777 == 0o644
+    assert sorted(path.name for path in (tmp_path / "etc").iterdir()) == ["a", "b"]
+
+
+def test_what_is_no_file_is_refused_and_nothing_is_written(tmp_path):
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc" / "b").symlink_to(tmp_path / "elsewhere")
+    for texts, words in (({"b": "2\n"}, "is no regular file"), ({"c": 2}, "has no text")):
+        with pytest.raises(node_files.FilesError, match=words):
+            perform(tmp_path, a="1\n", **texts)
+    assert not (tmp_path / "etc" / "a").exists() and not (tmp_path / "elsewhere").exists()
+
+
+def test_it_works_under_the_lock_and_for_the_attempt_that_the_node_belongs_to(tmp_path, monkeypatch):
+    claim.write(str(tmp_path), MINE)
+    monkeypatch.setenv(claim.FENCE, claim.token(MINE, str(tmp_path)))
+    with lock.NodeLock(path=str(tmp_path / "lock")), pytest.raises(lock.LockTimeout):
+        perform(tmp_path, a="1\n")
+    assert perform(tmp_path, a="1\n")["changed"]
+    assert lock.read_json(str(tmp_path / "lock"))["module"] == "node_files" and lock.read_json(str(tmp_path / "lock"))["step"] == "mig"
+    for then in (dict(MINE, attempt=2, run="two"), None):
+        if then:
+            claim.write(str(tmp_path), then)
+        else:
+            os.unlink(str(tmp_path / claim.NAME))
+        with pytest.raises(lock.Fenced):
+            perform(tmp_path, a="late\n")
+    assert (tmp_path / "etc" / "a").read_text() == "1\n"

@@ -17,7 +17,8 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_gate import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import check_node, timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, gate, holds, proof
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction, numbers, owned_view, progress
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import report
@@ -31,10 +32,10 @@ class ActionModule(RolloutAction):
     ARGUMENT_SPEC = ARGUMENT_SPEC
 
     def act(self, arguments, task_vars):
-        node = ledger.check_node(arguments["node"] or task_vars["inventory_hostname"])
+        node = check_node(arguments["node"] or task_vars["inventory_hostname"])
         if arguments["mode"] == "none":
             return self.by_hand(node, arguments, task_vars)
-        book = self.book(arguments)
+        ledger = self.ledger(arguments)
         for step in filter(None, (arguments["step"], arguments["resume_step"])):
             if state.STEPS.get(step, ("",))[0] != arguments["phase"]:
                 raise state.StateError("rollout_gate was told step %r, which is none of phase %s: %s." % (
@@ -49,9 +50,11 @@ class ActionModule(RolloutAction):
         waited = turn > 1
         _controller.require()
         while True:
-            answer = self.foresee(book, phase, node, present) if self.check else self.ask(book, arguments, node, present)
+            answer = (
+                self.foresee(ledger, phase, node, present) if self.check else self.ask(ledger, arguments, node, present)
+            )
             if not self.check:
-                self.tell(book, arguments, idle=answer["answer"] == "wait" and not answer["wrote"])
+                self.tell(ledger, arguments, idle=answer["answer"] == "wait" and not answer["wrote"])
             answer.pop("wrote", None)
             if answer["answer"] != "wait" or self.check or time.monotonic() >= deadline:
                 break
@@ -59,7 +62,7 @@ class ActionModule(RolloutAction):
             _controller.pause(min(arguments["poll_s"] * random.uniform(0.8, 1.2), max(0.0, deadline - time.monotonic())))
         mine = answer.pop("claim", None)
         if mine:
-            answer["fence"] = self.taken(book, arguments, node, mine, answer["resume"], task_vars)
+            answer["fence"] = self.taken(ledger, arguments, node, mine, answer["resume"], task_vars)
         if answer["answer"] == "wait" and turn >= arguments["max_turns"]:
             answer.update(answer="stop", reason="waited %d turns: %s" % (turn, answer["reason"]))
         line = answer.pop("line")
@@ -68,7 +71,7 @@ class ActionModule(RolloutAction):
         if answer["answer"] == "go" and answer.get("begun"):
             self.say(answer.pop("begun"))
         if answer["resume"]:
-            answer["documents"] = {name: book.load(node, name) for name in ("baseline", "services", "mig-free")}
+            answer["documents"] = {name: ledger.load(node, name) for name in ("baseline", "services", "mig-free")}
         return dict(answer, turn=turn, waited=waited)
 
     def by_hand(self, node, arguments, task_vars):
@@ -92,14 +95,19 @@ class ActionModule(RolloutAction):
                 "%s on the node to take it as it is. Nothing was changed." % (
                     node, claim.described(marks["claim"]), os.path.join(arguments["claim_dir"], claim.NAME)))
 
-    def taken(self, book, arguments, node, mine, resume, task_vars):
+    def taken(self, ledger, arguments, node, mine, resume, task_vars):
         """Take the node for this attempt: what stands for it in the tasks that change the node. A node that cannot be taken ends here."""
         deadline = time.monotonic() + arguments["claim_timeout_s"]
         while True:
             try:
                 said = self.on_node(
-                    task_vars, state="held", directory=arguments["claim_dir"], claim=mine, over=book.load(node, claims.OVER),
-                    lock_timeout_s=max(1, int(deadline - time.monotonic()) if resume else LOCKED_S))
+                    task_vars,
+                    state="held",
+                    directory=arguments["claim_dir"],
+                    claim=mine,
+                    over=ledger.load(node, claims.OVER),
+                    lock_timeout_s=max(1, int(deadline - time.monotonic()) if resume else LOCKED_S),
+                )
             except AnsibleConnectionFailure:
                 # One that an earlier controller left may be rebooting.
                 if not resume or time.monotonic() >= deadline:
@@ -107,38 +115,38 @@ class ActionModule(RolloutAction):
                 said = {"going_down": True}
             marker = said.get("quarantine") or {}
             if not said.get("failed") and marker.get("exists"):
-                self.refuse_quarantined(book, arguments, node, marker, resume)
+                self.refuse_quarantined(ledger, arguments, node, marker, resume)
             if not said.get("failed") and not said.get("going_down"):
                 return claim.token(mine, arguments["claim_dir"])
             if said.get("failed") or time.monotonic() >= deadline:
                 break
             time.sleep(min(REBOOTING_S, max(0.0, deadline - time.monotonic())))
         why = "it was not taken: %s. Nothing was changed in this run" % str(said.get("msg") or "it is about to reboot").rstrip(". ")
-        self.end(book, node, "lost" if resume else "failed", why)
-        self.tell(book, arguments)
+        self.end(ledger, node, "lost" if resume else "failed", why)
+        self.tell(ledger, arguments)
         raise state.StateError("%s: %s." % (node, why))
 
-    def refuse_quarantined(self, book, arguments, node, marker, resume):
+    def refuse_quarantined(self, ledger, arguments, node, marker, resume):
         """Leave a node alone that an operator put in quarantine after the rollout was planned. It takes a down slot, and no failure of the rollout."""
         why = "it was put in quarantine since the rollout was planned: %s lies on the node. Nothing was changed in this run" % marker.get("path", "a marker")
-        self.end(book, node, "quarantined", why, state.HARD if resume else state.SICK)
-        self.tell(book, arguments)
+        self.end(ledger, node, "quarantined", why, state.HARD if resume else state.SICK)
+        self.tell(ledger, arguments)
         raise state.StateError("%s: %s." % (node, why))
 
-    def end(self, book, node, ended, why, failure=None):
+    def end(self, ledger, node, ended, why, failure=None):
         """Record how a node ended that has leave and was not touched."""
         identity = self.controller()
         failure = failure or (state.LOST if ended == "lost" else state.SOFT)
 
         def write(transaction):
-            view = owned_view(transaction, book, identity)
+            view = owned_view(transaction, ledger, identity)
             transaction.append("state", run=view.run, node=node, state=ended, reason=why, failure=failure)
             if state.nothing_left(view):
                 transaction.append("end", run=view.run)
 
-        book.transact(write)
+        ledger.transact(write)
 
-    def foresee(self, book, phase, node, present):
+    def foresee(self, ledger, phase, node, present):
         """The answer in check mode, when nothing is recorded."""
 
         def question(view):
@@ -146,16 +154,16 @@ class ActionModule(RolloutAction):
             decision = gate.decide(view, phase, node, present, now) if view.run else gate.Decision("go", "check mode, nothing was recorded")
             return self.told(view, phase, node, decision)
 
-        return book.look(question)
+        return ledger.look(question)
 
-    def ask(self, book, arguments, node, present):
+    def ask(self, ledger, arguments, node, present):
         """One answer, recorded in the same transaction when it is go."""
         phase = arguments["phase"]
         controller = self.controller()
-        found = self.asked(book, arguments, node, present)
+        found = self.asked(ledger, arguments, node, present)
 
         def decide(transaction):
-            view = owned_view(transaction, book, controller)
+            view = owned_view(transaction, ledger, controller)
             now = datetime.datetime.now(datetime.timezone.utc)
             lost = gate.vanished(view, present) if present is not None else []
             for other in lost:
@@ -168,7 +176,9 @@ class ActionModule(RolloutAction):
             if decision.answer == "go":
                 taken_up = self.taken_up(view, phase, node)
                 expires = now + datetime.timedelta(seconds=view.policy["ticket_s"])
-                transaction.append("grant", run=view.run, node=node, phase=phase, ticket=uuid.uuid4().hex, expires=ledger.timestamp(expires))
+                transaction.append(
+                    "grant", run=view.run, node=node, phase=phase, ticket=uuid.uuid4().hex, expires=timestamp(expires)
+                )
                 for name, document in arguments["documents"].items():
                     transaction.save(node, name, document)
             told = dict(self.told(view, phase, node, decision), **taken_up)
@@ -177,18 +187,20 @@ class ActionModule(RolloutAction):
                 transaction.append("step", run=view.run, node=node, step=step, detail=arguments["detail"])
                 told["begun"] = progress(view, node, "%s%s" % (step, " (%s)" % arguments["detail"] if arguments["detail"] else ""))
             if decision.answer == "go" and phase == state.DRAIN and arguments["claim_dir"]:
-                told["claim"] = claims.mine(transaction.name_ledger(), book.rollout_id, told["attempt"], view.run, view.sha256)
+                told["claim"] = claims.mine(
+                    transaction.name_ledger(), ledger.rollout_id, told["attempt"], view.run, view.sha256
+                )
             return dict(told, lost=lines, brakes=report.brakes(view), wrote=bool(transaction.added))
 
-        answer = book.transact(decide)
+        answer = ledger.transact(decide)
         lost = answer.pop("lost")
         for line in lost:
             self.say(line)
-        self.say_brakes(book, answer.pop("brakes"))
+        self.say_brakes(ledger, answer.pop("brakes"))
         return answer
 
     @staticmethod
-    def asked(book, arguments, node, present):
+    def asked(ledger, arguments, node, present):
         """What the hold queries answer, when the node could go otherwise; asked while no transaction is open."""
 
         def needed(view):
@@ -196,12 +208,12 @@ class ActionModule(RolloutAction):
             starts = view.policy.get("holds") and gate.starts(view, arguments["phase"], node)
             return list(view.policy["holds"]) if starts and gate.decide(view, arguments["phase"], node, present, now).answer == "go" else []
 
-        names = book.look(needed) if arguments["hold_queries"] else []
+        names = ledger.look(needed) if arguments["hold_queries"] else []
         queries = [query for query in arguments["hold_queries"] if query["name"] in names]
         if not queries:
             return None
         holds.check(queries)
-        return holds.answers(book.path("holds.lock"), queries, arguments["hold_age_s"])
+        return holds.answers(ledger.path("holds.lock"), queries, arguments["hold_age_s"])
 
     @staticmethod
     def held(transaction, arguments, found, node, decision):
@@ -219,7 +231,9 @@ class ActionModule(RolloutAction):
     def taken_up(view, phase, node):
         """What an earlier controller had done to the node, and why it put it back if it did; asked before leave is recorded."""
         planned = view.nodes.get(node)
-        resume = state.reached([step.name for step in planned.steps]) if phase == state.DRAIN and planned.suspect else ""
+        resume = (
+            state.reached([step.name for step in planned.steps]) if phase == state.DRAIN and planned.orphaned else ""
+        )
         return {"resume": resume, "failure": planned.reason if resume else ""}
 
     @staticmethod
@@ -238,7 +252,7 @@ class ActionModule(RolloutAction):
             "failure": "",
             "documents": {},
             # It drained the node and did nothing else to it.
-            "left_drained": bool(planned and planned.suspect and any(step.name == "drain" for step in planned.steps)
+            "left_drained": bool(planned and planned.orphaned and any(step.name == "drain" for step in planned.steps)
                                  and not state.reached([step.name for step in planned.steps])),
             "fence": "",
             "soak_s": view.policy["canary_soak_s"] if planned and planned.canary else 0,

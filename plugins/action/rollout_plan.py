@@ -11,7 +11,8 @@ import uuid
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_plan import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _awx, _controller, _mig_file, _peers, _variables
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, owner, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import ROLLOUT_ID, check_node, last_id
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
     claims,
     domains,
@@ -76,13 +77,15 @@ class ActionModule(RolloutAction):
         undo, broken_off = self.undone(arguments)
         targets, kernels = self.targets(arguments, undo), self.kernels(arguments, undo)
         wanted = self.layouts(arguments, undo)
-        book = self.book(arguments, arguments["rollout_id"] or broken_off or self.default_id(arguments, undo, targets, wanted))
+        ledger = self.ledger(
+            arguments, arguments["rollout_id"] or broken_off or self.default_id(arguments, undo, targets, wanted)
+        )
         places = domains.of_hosts(task_vars.get("groups") or {}, arguments["domain_group_prefix"], arguments["domains"])
         markers = arguments["markers"] or {}
         for name in arguments["audits"]:
-            ledger.check_node(name)
+            check_node(name)
         found = {name: (markers.get(name) or {}).get("claim") for name in arguments["audits"]}
-        unproven = dict(self.unproven(book, list(arguments["audits"])), **self.held_elsewhere(book, found))
+        unproven = dict(self.unproven(ledger, list(arguments["audits"])), **self.held_elsewhere(ledger, found))
         # A rollback takes nodes back however few GPUs the driver has left them.
         told = {name for name, expect in arguments["expected"].items() if _peers.is_told(expect)}
         lacks = {} if undo else _peers.fewer(probes.gpus(arguments["audits"]), told)
@@ -105,30 +108,34 @@ class ActionModule(RolloutAction):
             made.policy["approved"] = approval(arguments, made)
             return made
 
-        made, run, refused = book.look(make), None, ""
+        made, run, refused = ledger.look(make), None, ""
         self.enough_forks(made.policy, len(looked), task_vars)
         if self.check:
-            refused = self.refusal(book, arguments, made, found, undo)
+            refused = self.refusal(ledger, arguments, made, found, undo)
         else:
             # A plan that cannot be made leaves nothing behind; from here on there is one.
             run, identity = uuid.uuid4().hex, dict(self.controller(), **({"job": running} if running else {}))
-            made = book.transact(lambda transaction: self.record(transaction, book, run, make, identity, arguments, undo, found))
-            self.watch(book, identity, run, arguments["textfile_dir"])
-            self.tell(book, arguments, now=True)
-        lines = plan_text.describe(made, book.rollout_id, arguments["node_s"])
+            made = ledger.transact(
+                lambda transaction: self.record(transaction, ledger, run, make, identity, arguments, undo, found)
+            )
+            self.watch(ledger, identity, run, arguments["textfile_dir"])
+            self.tell(ledger, arguments, now=True)
+        lines = plan_text.describe(made, ledger.rollout_id, arguments["node_s"])
         lines[1:1] = ["  " + line for line in (_variables.drained(arguments["schedulers"], made.order) if arguments["schedulers"] else [])]
         if made.policy["approved"] == "":
             lines.append("  waits for approval: run again with -e rollout_approve=%s" % made.sha256[:12])
         if refused:
             lines.append("  refused: %s" % refused)
         elif not self.check and made.order:
-            lines.append("  if it is interrupted (Ctrl-C), the same command goes on with rollout %s" % book.rollout_id)
+            lines.append(
+                "  if it is interrupted (Ctrl-C), the same command goes on with rollout %s" % ledger.rollout_id
+            )
         if running:
             lines.append("  %s" % _awx.text(running))
         for line in lines:
             self.say(line)
         result = {
-            "rollout_id": book.rollout_id,
+            "rollout_id": ledger.rollout_id,
             "run": run,
             "target": made.target,
             "order": made.order,
@@ -136,7 +143,7 @@ class ActionModule(RolloutAction):
             "nodes": made.nodes,
             "sha256": made.sha256,
             "approved": made.policy["approved"] != "",
-            "directory": book.directory,
+            "directory": ledger.directory,
             "lines": lines,
         }
         if refused:  # with the plan all the same
@@ -157,33 +164,49 @@ class ActionModule(RolloutAction):
         return running
 
     @staticmethod
-    def watch(book, controller, run, textfile_dir):
+    def watch(ledger, controller, run, textfile_dir):
         """Somebody who says that this controller lives while its tasks take long, and who closes the report when the playbook cannot."""
         try:
-            watcher.start(book, controller, run, textfile_dir or "")
+            watcher.start(ledger, controller, run, textfile_dir or "")
         except OSError as exc:
-            display.warning("No process could be started that watches rollout %s (%s): its report stays as it is if the playbook is interrupted, and other "
-                            "controllers may take a task of more than %d s for the end of this one." % (book.rollout_id, exc, owner.FRESH_S))
+            display.warning(
+                "No process could be started that watches rollout %s (%s): its report stays as it is if the playbook is interrupted, and other "
+                "controllers may take a task of more than %d s for the end of this one."
+                % (ledger.rollout_id, exc, owner.FRESH_S)
+            )
 
     @staticmethod
-    def unproven(book, names):
+    def unproven(ledger, names):
         """By node the other rollout of this ledger that changed it last and has not proven it."""
-        others = book.elsewhere(names)
+        others = ledger.elsewhere(names)
         wanted = {node.name for dummy, node in others}
-        mine = book.look(lambda view: {name: node for name in wanted for node in [view.nodes.get(name)] if node is not None}) if others else {}
+        mine = (
+            ledger.look(
+                lambda view: {name: node for name in wanted for node in [view.nodes.get(name)] if node is not None}
+            )
+            if others
+            else {}
+        )
         return proof.unproven_elsewhere(mine, others)
 
     @staticmethod
-    def held_elsewhere(book, found):
+    def held_elsewhere(ledger, found):
         """By node the other rollout, of any ledger, that its claim names and that has not settled what became of it. FOUND: {node: its claim}."""
         held = {name: one for name, one in found.items() if one}
 
         def question(transaction):
             known = {name: transaction.ledger_id == one["ledger"] for name, one in held.items()}
-            return {name: one["rollout_id"] for name, one in held.items() if not known[name] or (
-                one["rollout_id"] != book.rollout_id and transaction.state_elsewhere(one["rollout_id"], name) not in claims.SETTLED)}
+            return {
+                name: one["rollout_id"]
+                for name, one in held.items()
+                if not known[name]
+                or (
+                    one["rollout_id"] != ledger.rollout_id
+                    and transaction.state_elsewhere(one["rollout_id"], name) not in claims.SETTLED
+                )
+            }
 
-        answer = book.rehearse(question) if held else {}
+        answer = ledger.rehearse(question) if held else {}
         return {name: one["rollout_id"] for name, one in held.items()} if answer is None else answer
 
     @staticmethod
@@ -195,24 +218,32 @@ class ActionModule(RolloutAction):
         if not os.path.isdir(there):
             raise plan.PlanError("gpufleet_artifact_dir is %s, and %s is no directory. Name another one. Nothing was changed." % (directory, there))
 
-    def refusal(self, book, arguments, made, found, undo):
+    def refusal(self, ledger, arguments, made, found, undo):
         """Why a real run could not have the rollout now: its lock, another rollout with the same nodes, or what nodes say; empty when it could."""
 
         def claim(transaction):
-            owner.claim(transaction, book.rollout_id, None, list(arguments["audits"]), self.controller(), arguments["break_lock"], abandon=arguments["abandon"])
-            self.claimed(transaction, book, made, arguments, undo, found)
+            owner.claim(
+                transaction,
+                ledger.rollout_id,
+                None,
+                list(arguments["audits"]),
+                self.controller(),
+                arguments["break_lock"],
+                abandon=arguments["abandon"],
+            )
+            self.claimed(transaction, ledger, made, arguments, undo, found)
             self.beside(transaction, made, arguments)
             return True
 
         try:
-            if not book.rehearse(claim):
-                self.claimed(None, book, made, arguments, undo, found)
+            if not ledger.rehearse(claim):
+                self.claimed(None, ledger, made, arguments, undo, found)
         except owner.OwnerError as exc:
             return str(exc)
         return ""
 
     @staticmethod
-    def claimed(transaction, book, made, arguments, undo, found):
+    def claimed(transaction, ledger, made, arguments, undo, found):
         """{node: the claim of another rollout that this one takes over}; refuses nodes that belong to another one. FOUND: {node: its claim}."""
         refused, over = {}, {}
         for name in made.order:
@@ -221,7 +252,7 @@ class ActionModule(RolloutAction):
                 continue
             before = transaction.view.nodes.get(name) if transaction else None
             answer = claims.admits(
-                one, transaction.ledger_id if transaction else None, book.rollout_id, before.attempt if before else 0,
+                one, transaction.ledger_id if transaction else None, ledger.rollout_id, before.attempt if before else 0,
                 transaction.state_elsewhere(one["rollout_id"], name) if transaction else None, name in arguments["abandon"], undo.rollout_id if undo else "")
             if answer.why:
                 refused[name] = answer.why
@@ -252,17 +283,31 @@ class ActionModule(RolloutAction):
                 % (down, " and rollout_max_draining %d" % draining if draining > down else "", forks, needed))
 
     @classmethod
-    def record(cls, transaction, book, run, make, identity, arguments, undo, found):
+    def record(cls, transaction, ledger, run, make, identity, arguments, undo, found):
         """Make the plan the one that is followed, as its owner."""
         _controller.require()
-        owner.claim(transaction, book.rollout_id, run, list(arguments["audits"]), identity, arguments["break_lock"], abandon=arguments["abandon"])
+        owner.claim(
+            transaction,
+            ledger.rollout_id,
+            run,
+            list(arguments["audits"]),
+            identity,
+            arguments["break_lock"],
+            abandon=arguments["abandon"],
+        )
         made = make(transaction.view)
-        over = cls.claimed(transaction, book, made, arguments, undo, found)
+        over = cls.claimed(transaction, ledger, made, arguments, undo, found)
         cls.beside(transaction, made, arguments)
         transaction.name_ledger()
         for name, one in over.items():
             transaction.save(name, claims.OVER, one)
-        transaction.append("plan", run=run, undo=undo.rollout_id if undo else None, job=identity.get("job"), **plan.event(made, book.rollout_id))
+        transaction.append(
+            "plan",
+            run=run,
+            undo=undo.rollout_id if undo else None,
+            job=identity.get("job"),
+            **plan.event(made, ledger.rollout_id),
+        )
         if not made.order:
             transaction.append("end", run=run)
         return made
@@ -272,25 +317,25 @@ class ActionModule(RolloutAction):
         wanted = arguments["undo"]
         if not wanted:
             return None, ""
-        if not ledger.ROLLOUT_ID.fullmatch(wanted):
+        if not ROLLOUT_ID.fullmatch(wanted):
             raise plan.PlanError("rollback_of is %r, which is no name of a rollout; expected one such as upgrade-535.261.03, or none for the last one. "
                                  "Nothing was changed." % wanted)
         database = store.Store(arguments["ledger"] or store.default_url(arguments["artifact_dir"]))
-        rollout_id, broken_off = ledger.last_id(database) if wanted == "last" else wanted, ""
+        rollout_id, broken_off = last_id(database) if wanted == "last" else wanted, ""
         if not rollout_id:
             raise plan.PlanError("There is no rollout to undo in %s. Nothing was changed." % database.shown)
-        book = self.book(arguments, rollout_id)
-        view = book.view()
+        ledger = self.ledger(arguments, rollout_id)
+        view = ledger.view()
         if wanted == "last" and view.undo:
             if view.finished is not None:
                 raise plan.PlanError("The last rollout, %s, was itself a rollback, and is over: name the one to undo with rollback_of, such as "
                                      "rollback_of=%s. Nothing was changed." % (rollout_id, view.undo))
             broken_off, rollout_id = rollout_id, view.undo
-            book = self.book(arguments, rollout_id)
-            view = book.view()
+            ledger = self.ledger(arguments, rollout_id)
+            view = ledger.view()
         if view.run is None:
             raise plan.PlanError("There is no rollout %s to undo in %s: correct rollback_of. Nothing was changed." % (rollout_id, database.shown))
-        return book, broken_off
+        return ledger, broken_off
 
     @staticmethod
     def targets(arguments, undo):

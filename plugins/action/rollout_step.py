@@ -14,7 +14,8 @@ from ansible.errors import AnsibleError
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_step import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import check_node, timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, failures, proof
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction, display, numbers, owned_view, progress
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import report
@@ -87,7 +88,7 @@ class ActionModule(RolloutAction):
 
     def record(self, arguments, task_vars):
         arguments = dict(arguments, **{key: masked(arguments[key]) for key in ("failed", "reason", "detail")})
-        node = ledger.check_node(arguments["node"] or task_vars["inventory_hostname"])
+        node = check_node(arguments["node"] or task_vars["inventory_hostname"])
         told = bool(arguments["name"] or arguments["state"] or arguments["failed"])
         if not (told or arguments["documents"]):
             raise state.StateError("rollout_step was told nothing: give name, failed, state or documents.")
@@ -96,15 +97,19 @@ class ActionModule(RolloutAction):
             if told:
                 self.say(line)
             return {"progress": line}
-        book = self.book(arguments)
+        ledger = self.ledger(arguments)
         controller = self.controller()
 
         def write(transaction):
-            view = owned_view(transaction, book, controller)
+            view = owned_view(transaction, ledger, controller)
             found = state.require_in_flight(view, node)
             self.require(view, found, arguments)
             told_of = arguments["state"] and arguments["claim_dir"]
-            mine = claims.mine(transaction.name_ledger(), book.rollout_id, found.attempt, view.run, view.sha256) if told_of else None
+            mine = (
+                claims.mine(transaction.name_ledger(), ledger.rollout_id, found.attempt, view.run, view.sha256)
+                if told_of
+                else None
+            )
             for name, document in arguments["documents"].items():
                 transaction.save(node, name, document)
             for event, fields in self.events(arguments, found):
@@ -125,13 +130,13 @@ class ActionModule(RolloutAction):
                 "ticket": dataclasses.asdict(found.ticket) if found.ticket else None,
             }
 
-        answer = book.transact(write)
+        answer = ledger.transact(write)
         over, brakes = answer.pop("over"), answer.pop("brakes")
         if told:
             self.say(answer["progress"])
-            self.tell(book, arguments, now=over)
+            self.tell(ledger, arguments, now=over)
         if brakes is not None:
-            self.say_brakes(book, brakes)
+            self.say_brakes(ledger, brakes)
         return answer
 
     @staticmethod
@@ -141,7 +146,7 @@ class ActionModule(RolloutAction):
         if arguments["state"]:
             proof.require_end(node, arguments["state"], arguments["documents"])
         if arguments["name"]:
-            state.require_ticket(view, node, arguments["name"], ledger.timestamp())
+            state.require_ticket(view, node, arguments["name"], timestamp())
 
     @staticmethod
     def events(arguments, node):

@@ -11,15 +11,27 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, ledger, owner, state, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, owner, state, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger, LedgerError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import domains, holds, limits, options, plan, windows
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import outbox, publish
 
 display = Display()
 
 EXPECTED = (
-    _controller.ControllerError, domains.DomainError, holds.HoldError, ledger.LedgerError, limits.LimitError, options.OptionError, outbox.WebhookError,
-    owner.OwnerError, plan.PlanError, state.StateError, store.StoreError, windows.WindowError, OSError,
+    _controller.ControllerError,
+    domains.DomainError,
+    holds.HoldError,
+    LedgerError,
+    limits.LimitError,
+    options.OptionError,
+    outbox.WebhookError,
+    owner.OwnerError,
+    plan.PlanError,
+    state.StateError,
+    store.StoreError,
+    windows.WindowError,
+    OSError,
 )
 
 
@@ -61,8 +73,12 @@ class RolloutAction(ActionBase):
         return "%s: %s cannot be used on the controller: %s. Give %s a directory that can be written." % (name, path or "it", exc.strerror or exc, name)
 
     @staticmethod
-    def book(arguments, rollout_id=None):
-        return ledger.Ledger(arguments["artifact_dir"], arguments["rollout_id"] if rollout_id is None else rollout_id, arguments["ledger"])
+    def ledger(arguments, rollout_id=None):
+        return Ledger(
+            arguments["artifact_dir"],
+            arguments["rollout_id"] if rollout_id is None else rollout_id,
+            arguments["ledger"],
+        )
 
     @property
     def check(self):
@@ -77,15 +93,15 @@ class RolloutAction(ActionBase):
         """What node_claim answers on the node of the task."""
         return self._execute_module(module_name="gpufleet.lifecycle.node_claim", module_args=args, task_vars=task_vars)
 
-    def tell(self, book, arguments, now=False, idle=False):
+    def tell(self, ledger, arguments, now=False, idle=False):
         """Bring the reports up to date and see to the webhook, after something was written, or when IDLE. Returns the report if it was asked for NOW."""
-        doc = publish.refresh(book, now, idle, arguments.get("textfile_dir"), display.warning)
-        outbox.kick(book, arguments.get("webhook"), idle, display.warning)
+        doc = publish.refresh(ledger, now, idle, arguments.get("textfile_dir"), display.warning)
+        outbox.kick(ledger, arguments.get("webhook"), idle, display.warning)
         return doc
 
-    def say_brakes(self, book, found):
+    def say_brakes(self, ledger, found):
         """Say what keeps nodes from starting, once for the whole rollout, and when that is over."""
-        path = book.path("brakes.lock")
+        path = ledger.path("brakes.lock")
         try:
             with files.alone(path, 0.0) as handle:
                 if handle is None:
@@ -95,7 +111,7 @@ class RolloutAction(ActionBase):
                     return
                 files.keep(handle, {"brakes": found})
         except OSError as exc:
-            display.warning("What holds rollout %s is not said here: %s" % (book.rollout_id, exc))
+            display.warning("What holds rollout %s is not said here: %s" % (ledger.rollout_id, exc))
             return
         for line in [line for line in found if line not in before] or ([] if found else ["Nodes may start again."]):
             self.say(line)
@@ -105,12 +121,14 @@ class RolloutAction(ActionBase):
         display.display(line)
 
 
-def owned_view(transaction, book, identity):
+def owned_view(transaction, ledger, identity):
     """The view of a rollout that this controller runs; anybody else is refused, and so is what is left of this one after its end."""
     _controller.require()
-    run = owner.require(transaction, book.rollout_id, identity)
+    run = owner.require(transaction, ledger.rollout_id, identity)
     if transaction.view.run != run:
-        raise owner.OwnerError("Rollout %s was planned again meanwhile; this run may not go on with it." % book.rollout_id)
+        raise owner.OwnerError(
+            "Rollout %s was planned again meanwhile; this run may not go on with it." % ledger.rollout_id
+        )
     return transaction.view
 
 

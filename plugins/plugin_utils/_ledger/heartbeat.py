@@ -48,19 +48,19 @@ class Watch:
         return True
 
 
-def beat(book, identity, run, watch, now=None):
+def beat(ledger, identity, run, watch, now=None):
     """Write one sign of life; False when there is no such run of this controller any more."""
-    if book.owner() is None:  # only read: a ledger that was removed is not made anew
+    if ledger.owner() is None:  # only read: a ledger that was removed is not made anew
         return False
-    return book.transact(lambda transaction: not watch.ended(0) and owner.beat(transaction, identity, run, now))
+    return ledger.transact(lambda transaction: not watch.ended(0) and owner.beat(transaction, identity, run, now))
 
 
-def serve(book, identity, run, every_s):
+def serve(ledger, identity, run, every_s):
     """Write signs of life until the controller or its run has ended; whether the run was still its own when the controller had."""
     watch, going = Watch(identity), True
     while going and not watch.ended(every_s):
         try:
-            going = beat(book, identity, run, watch)
+            going = beat(ledger, identity, run, watch)
         except (store.StoreError, OSError):
             pass  # a ledger that is away may come back
     return going or watch.ended(0)

@@ -16,7 +16,7 @@ import json
 import re
 import uuid
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, state, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, keys, state, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import sa
 
 ROLLOUT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,99}")
@@ -59,7 +59,7 @@ def dump(value):
 
 def node_of(body):
     """A node out of its JSON."""
-    fields = json.loads(body)
+    fields = keys.restored(json.loads(body))
     fields["steps"] = [state.Step(**step) for step in fields["steps"]]
     fields["ticket"] = state.Ticket(**fields["ticket"]) if fields["ticket"] else None
     return state.Node(**fields)
@@ -111,8 +111,8 @@ class StoredNodes:
     def having(self, *states):
         return [node for node in self._nodes(self._table.c.state.in_(states)) if node.state in states]
 
-    def suspects(self):
-        return [node for node in self._nodes(self._table.c.suspect.is_(True)) if node.suspect]
+    def orphaned(self):
+        return [node for node in self._nodes(self._table.c.orphaned.is_(True)) if node.orphaned]
 
     def canaries(self):
         return [node for node in self._nodes(self._table.c.canary.is_(True)) if node.canary]
@@ -197,8 +197,14 @@ class StoredNodes:
 
     def _row(self, node):
         return {
-            "rollout_id": self._id, "name": node.name, "state": node.state, "suspect": node.suspect, "position": node.position,
-            "canary": node.canary, "body": dump(dataclasses.asdict(node)), "domains": dump(node.domains),
+            "rollout_id": self._id,
+            "name": node.name,
+            "state": node.state,
+            "orphaned": node.orphaned,
+            "position": node.position,
+            "canary": node.canary,
+            "body": dump(keys.stored(dataclasses.asdict(node))),
+            "domains": dump(node.domains),
         }
 
 

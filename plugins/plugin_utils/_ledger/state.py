@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys
+
 # Each step: the phase whose ticket it needs, and the state that it puts the node in.
 DRAIN, DOWN, RETURN = "drain", "down", "return"
 PHASES = (DRAIN, DOWN, RETURN)
@@ -133,7 +135,9 @@ class Node:
     signature: str = ""  # what is compared between nodes to tell a common cause
     attempt: int = 0
     went: t.Optional[int] = None  # the how manyth it was
-    suspect: bool = False  # in flight when its controller died, or lost after it was changed, and not taken up again yet
+    orphaned: bool = (
+        False  # in flight when its controller died, or lost after it was changed, and not taken up again yet
+    )
     diverted: bool = False  # in flight to another version or layout when its controller died
     proven: bool = False  # since the last step that changed it, whatever became of it then
     began: t.Optional[str] = None  # when it was given leave to drain last
@@ -175,8 +179,8 @@ class Nodes:
     def having(self, *states):
         return [node for node in self.everything() if node.state in states]
 
-    def suspects(self):
-        return [node for node in self.everything() if node.suspect]
+    def orphaned(self):
+        return [node for node in self.everything() if node.orphaned]
 
     def canaries(self):
         return [node for node in self.everything() if node.canary]
@@ -254,12 +258,12 @@ def _plan(view, event):
             view.earlier += int(old.attempt > 0 and name not in places)
             old.close(event["time"], "interrupted")
             # What was done to a node and not proven is not forgotten, whatever it is found to be now.
-            if planned.get("suspect") or planned.get("kept") or planned["state"] == "done" or unproven(old):
+            if planned.get(keys.ORPHANED) or planned.get("kept") or planned["state"] == "done" or unproven(old):
                 node.steps, node.began, node.proven = old.steps, old.began, old.proven
             if planned.get("kept"):
                 node.ended = old.ended
-            if planned.get("suspect"):
-                node.suspect, node.state, node.order = True, old.state, old.order
+            if planned.get(keys.ORPHANED):
+                node.orphaned, node.state, node.order = True, old.state, old.order
                 node.diverted = (node.to_version, node.layout) != (old.to_version, old.layout)
                 node.reason = "in flight when its controller died%s%s" % (
                     ", in step %s" % old.steps[-1].name if old.steps else "", ", after: " + old.reason if old.failure else "")
@@ -304,8 +308,8 @@ def _grant(view, node, event):
     node.ticket = Ticket(event["ticket"], phase, event["time"], event["expires"], view.sha256)
     if phase == DRAIN:
         # Work that a dead controller began on the node is down already.
-        node.state = "down" if node.suspect and node.state in NOT_SERVING else "draining"
-        node.suspect, node.reason, node.began = False, "", event["time"]
+        node.state = "down" if node.orphaned and node.state in NOT_SERVING else "draining"
+        node.orphaned, node.reason, node.began = False, "", event["time"]
         node.attempt += 1
         view.went += 1
         node.went = view.went
@@ -317,7 +321,7 @@ def _end(view, node, event):
     # Quarantined is what a node is once its marker is written; what was open before failed, see apply.
     well = ("done", "skipped", "rolled_back", "pending") + (("quarantined",) if node.open_step and node.open_step.name == "quarantine" else ())
     node.close(event["time"], "ok" if event["state"] in well else "failed")
-    node.state, node.ticket, node.suspect = event["state"], None, False
+    node.state, node.ticket, node.orphaned = event["state"], None, False
     node.proven = node.proven or event["state"] in PROVEN
     node.reason = event.get("reason") or node.reason
     if event["state"] == "pending":
@@ -390,7 +394,7 @@ def require_in_flight(view, name):
     if node is None:
         raise StateError("%s is not in the plan of rollout %s: run gpufleet.lifecycle.upgrade with it among its nodes. Nothing was changed." % (
             name, view.rollout_id))
-    if node.state not in IN_FLIGHT or node.suspect or node.ticket is None:
+    if node.state not in IN_FLIGHT or node.orphaned or node.ticket is None:
         raise StateError(
             "%s is %s in rollout %s and has no leave to change anything; rollout_gate has to answer go first: run gpufleet.lifecycle.upgrade from its "
             "beginning, without --start-at-task, --tags or --step. Nothing was changed." % (name, node.state, view.rollout_id)
@@ -427,7 +431,7 @@ def failure_class(node):
 def nothing_left(view):
     """Whether no node is waiting, in flight, or left over by a dead controller."""
     counts = view.nodes.count()
-    return not any(counts.get(state) for state in ("pending",) + IN_FLIGHT) and not view.nodes.suspects()
+    return not any(counts.get(state) for state in ("pending",) + IN_FLIGHT) and not view.nodes.orphaned()
 
 
 def verdict(view, ended):

@@ -24,7 +24,7 @@ except ImportError:  # told when a ledger is opened, with the way out
     sa = None
     sa_exc = None
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import turns
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import file_lock, keys
 
 SCHEMA_VERSION = "1"
 PATIENCE_S = 120.0
@@ -62,7 +62,7 @@ def tables():
         sa.Column("rollout_id", ident, primary_key=True),
         sa.Column("name", sa.String(260), primary_key=True),
         sa.Column("state", sa.String(20), nullable=False),
-        sa.Column("suspect", sa.Boolean, nullable=False),
+        sa.Column(keys.ORPHANED, sa.Boolean, key="orphaned", nullable=False),
         sa.Column("position", sa.Integer),
         sa.Column("canary", sa.Boolean, nullable=False),
         sa.Column("body", sa.Text, nullable=False),  # the whole node as JSON
@@ -165,7 +165,7 @@ class Store:
 
         def once():
             tries.append(None)
-            with self._turn(), self._open() as connection:
+            with self._locked(), self._open() as connection:
                 self._place(connection)
                 self._hold(connection, rollout_id)
                 answer = work(connection, len(tries) > 1)
@@ -203,17 +203,17 @@ class Store:
     def _entered(self, stack):
         """A connection with its turn, both until the end of STACK."""
         with contextlib.ExitStack() as attempt:
-            attempt.enter_context(self._turn())
+            attempt.enter_context(self._locked())
             connection = attempt.enter_context(self._open())
             stack.push(attempt.pop_all())
             return connection
 
-    def _turn(self):
+    def _locked(self):
         """The turn of this process, which a file needs; a server sees to that itself."""
         if not self.sqlite:
             return contextlib.nullcontext()
         os.makedirs(os.path.dirname(self.file), mode=DIRECTORY_MODE, exist_ok=True)
-        return turns.turn(self.file + ".turn", self.patience_s)
+        return file_lock.hold(self.file + ".turn", self.patience_s)
 
     def _open(self):
         if self.sqlite and not os.path.exists(self.file):
@@ -316,7 +316,7 @@ class Store:
                         self.shown, self.patience_s, self._why(exc))) from None
             except sa_exc.DBAPIError as exc:
                 raise StoreError("The ledger %s cannot be used: %s." % (self.shown, self._why(exc))) from None
-            except turns.TurnError as exc:
+            except file_lock.FileLockError as exc:
                 raise StoreError("The ledger %s did not answer: %s. Nothing was decided; see to that process and run the playbook again." % (
                     self.shown, exc)) from None
             except OSError as exc:

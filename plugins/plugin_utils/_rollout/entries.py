@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.errors import PlanError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.order import natural
@@ -113,7 +113,11 @@ def set_kernels(nodes: t.Dict[str, t.Dict[str, t.Any]], probes: t.Iterable[Probe
     unknown: t.Dict[str, t.List[str]] = {}
     for probe in probes:
         kernel, entry = wanted.get(probe.name), nodes[probe.name]
-        if not kernel or not (entry["state"] == "pending" or entry.get("suspect")) or probe.kernel == probe.next_kernel == kernel:
+        if (
+            not kernel
+            or not (entry["state"] == "pending" or entry.get(keys.ORPHANED))
+            or probe.kernel == probe.next_kernel == kernel
+        ):
             continue
         if kernel in (probe.kernels or ()):
             entry["to_kernel"] = kernel
@@ -128,12 +132,12 @@ def _unfinished(before, present, to_version):
     if before is None:
         return None
     if before.state in state.IN_FLIGHT:
-        return {"suspect": True}
+        return {keys.ORPHANED: True}
     if before.state == "lost" and state.unproven(before):
         # Whatever runs on it now is not proven.
-        return {"suspect": True, "again": "lost, %s" % before.reason}
+        return {keys.ORPHANED: True, "again": "lost, %s" % before.reason}
     if present == to_version and state.not_taken_back(before):
-        return {"suspect": True, "again": "its schedulers did not take it back"}
+        return {keys.ORPHANED: True, "again": "its schedulers did not take it back"}
     return None
 
 

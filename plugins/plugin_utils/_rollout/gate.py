@@ -41,7 +41,7 @@ def decide(view, phase, name, present=None, now=None):
         return _drain(view, node, present, now)
     if node.state in state.ENDED:
         return Decision("skip", "already %s" % node.state)
-    if node.state not in state.IN_FLIGHT or node.suspect:
+    if node.state not in state.IN_FLIGHT or node.orphaned:
         return Decision("stop", "it is %s and was never given leave to drain in this run" % node.state)
     if phase == state.DOWN:
         return _down(view, node, now)
@@ -57,9 +57,9 @@ def starts(view, phase, name):
 def _drain(view, node, present, now):
     if node.state in state.ENDED:
         return Decision("skip", "already %s%s" % (node.state, ": " + node.reason if node.reason else ""))
-    if node.state in state.IN_FLIGHT and not node.suspect:
+    if node.state in state.IN_FLIGHT and not node.orphaned:
         return Decision("stop", "already in flight in this run; a node goes once")
-    taken_up = node.suspect and node.state in state.NOT_SERVING
+    taken_up = node.orphaned and node.state in state.NOT_SERVING
     # Whatever keeps nodes from starting, one that is down already is finished or put back; but to no version that nobody approved.
     closed = (_unapproved(view) if node.diverted else None) if taken_up else _closed(view, node, now)
     if closed:
@@ -68,7 +68,7 @@ def _drain(view, node, present, now):
     down = _down_now(view)
     if taken_up:
         # Taking it up again costs no slot of its own, but it works beside the others.
-        working = [other for other in down if not other.suspect]
+        working = [other for other in down if not other.orphaned]
         if len(working) >= policy["max_down"]:
             return Decision("wait", "%d of %d nodes down: %s" % (len(working), policy["max_down"], listed(other.name for other in working)))
         return Decision("go", "taken up again: %s" % node.reason)
@@ -94,7 +94,7 @@ def _drain(view, node, present, now):
         return Decision("wait", "%d of %d slots to drain and %d of %d down slots taken%s" % (
             len(draining), policy["max_draining"], _taken(view, down), policy["max_down"], _grown(view) + (
                 " by " + listed(other.name for other in busy) if busy else "")))
-    first = [] if node.suspect else _ahead(view, node, present, out, room)
+    first = [] if node.orphaned else _ahead(view, node, present, out, room)
     if len(first) >= room:
         return Decision("wait", "%s by the plan's order" % ("%s goes first" % first[0] if len(first) == 1 else "%s go first" % listed(first)))
     return Decision("go", "%d of %d down slots taken%s, %d of %d failures" % (
@@ -176,7 +176,11 @@ def _canaries(view, node, present):
     if canaries and not shown and all(other.state in state.ENDED for other in canaries):
         return Decision("stop", "no canary is done, so nothing is known of the change: %s: run again with rollout_canaries naming one that can go" % listed(
             "%s is %s" % (other.name, other.state) for other in canaries))
-    left = [other.name for other in canaries if (other.state == "pending" or other.suspect) and present is not None and other.name not in present]
+    left = [
+        other.name
+        for other in canaries
+        if (other.state == "pending" or other.orphaned) and present is not None and other.name not in present
+    ]
     if left:
         return Decision("stop", "canary %s did not go, so that nothing is known of the change where it would have shown: see why it left the play, and run "
                         "again" % listed(left))
@@ -282,7 +286,7 @@ def _held_for_good(view):
 def vanished(view, present):
     """Nodes in flight that the play no longer holds and that left no verdict: nobody will ever free their slots."""
     present = set(present)
-    return [node for node in view.nodes.having(*state.IN_FLIGHT) if not node.suspect and node.name not in present]
+    return [node for node in view.nodes.having(*state.IN_FLIGHT) if not node.orphaned and node.name not in present]
 
 
 def vanished_reason(node):

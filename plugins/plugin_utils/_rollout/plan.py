@@ -9,7 +9,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _twins
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import canaries as canary_rules
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import entries, limits, order
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.errors import PlanError
@@ -31,8 +31,8 @@ class Plan:
     notes: t.List[str] = dataclasses.field(default_factory=list)  # what is taken over from it, in words
 
     @property
-    def suspects(self):
-        return [name for name in self.order if self.nodes[name].get("suspect")]
+    def orphaned(self):
+        return [name for name in self.order if self.nodes[name].get(keys.ORPHANED)]
 
     @property
     def canaries(self):
@@ -90,25 +90,25 @@ def build(target: str, probes: t.Sequence[Probe], policy: t.Dict[str, t.Any], pr
             probe, wanted[probe.name], earlier[probe.name], going_on, layouts.get(probe.name), driver[probe.name])
     policy, paused, changed, notes = _taken_over(previous, policy, nodes) if going_on else (policy, "", {}, [])
     notes += entries.set_kernels(nodes, probes, kernels or {})
-    suspects = [name for name in nodes if nodes[name].get("suspect")]
-    pending = [name for name in nodes if nodes[name]["state"] == "pending" and name not in suspects]
+    orphaned = [name for name in nodes if nodes[name].get(keys.ORPHANED)]
+    pending = [name for name in nodes if nodes[name]["state"] == "pending" and name not in orphaned]
     for key in policy["domain_caps"]:
-        homeless = [name for name in suspects + pending if not nodes[name]["domains"].get(key)]
+        homeless = [name for name in orphaned + pending if not nodes[name]["domains"].get(key)]
         if homeless:
             raise PlanError("rollout_domain_caps limits the nodes of one %s, and it is not known of %s: give it in gpufleet_domains, or by a group." % (
                 key, limits.listed(homeless)))
     spread = next(iter(sorted(policy["domain_caps"], key=lambda key: (policy["domain_caps"][key], key))), None)
-    keys = sorted({key for name in pending for key in nodes[name]["domains"]})
-    spread = spread or ("rack" if "rack" in keys else keys[0] if keys else None)
+    found = sorted({key for name in pending for key in nodes[name]["domains"]})
+    spread = spread or ("rack" if "rack" in found else found[0] if found else None)
     rest = order.round_robin(pending, lambda name: nodes[name]["domains"].get(spread, "") if spread else "")
-    first = canary_rules.choose(canaries, canaries_per_stratum, suspects + rest, by_name, nodes, previous)
+    first = canary_rules.choose(canaries, canaries_per_stratum, orphaned + rest, by_name, nodes, previous)
     count = max(len(first), len(canaries))
     if count and policy["canary_failures"] > count:
         raise PlanError("rollout_canary_failures is %d, and there %s; expected at most as many. Nothing was changed." % (
             policy["canary_failures"], "is 1 canary" if count == 1 else "are %d canaries" % count))
     for name in first + [name for name in canaries if nodes[name]["state"] == "done"]:
         nodes[name]["canary"] = True
-    planned = suspects + [name for name in first if name not in suspects]
+    planned = orphaned + [name for name in first if name not in orphaned]
     planned += [name for name in rest if "canary" not in nodes[name]]
     policy = dict(policy, waves=limits.wave_sizes(policy["waves"], len(planned)))
     for name in planned:

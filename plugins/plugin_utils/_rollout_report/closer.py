@@ -17,7 +17,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import publish, report
 
 
-def close(book, run, controller, textfile_dir=""):
+def close(ledger, run, controller, textfile_dir=""):
     """Bring the report of a run up to date whose playbook has ended; what is to be said, nothing when the playbook closed it."""
 
     def left(transaction):
@@ -30,17 +30,20 @@ def close(book, run, controller, textfile_dir=""):
         return True
 
     try:
-        if not book.store.exists() or not book.transact(left):
+        if not ledger.store.exists() or not ledger.transact(left):
             return []
-        doc = publish.refresh(book, True, textfile_dir=textfile_dir, ended=True)
+        doc = publish.refresh(ledger, True, textfile_dir=textfile_dir, ended=True)
     except store.StoreError:
         return []  # the next run, or gpufleet.lifecycle.report, says it
     if doc is None:
         return []
-    words = "Rollout %s has not come to its end: its playbook was interrupted, or none of its nodes could be reached any more." % book.rollout_id
-    lines = report.summary(doc, book.path(publish.NAMES["html"]))
+    words = (
+        "Rollout %s has not come to its end: its playbook was interrupted, or none of its nodes could be reached any more."
+        % ledger.rollout_id
+    )
+    lines = report.summary(doc, ledger.path(publish.NAMES["html"]))
     return lines if doc["finished"] else [words] + lines + [
-        "To go on, run the same command again: it goes on with rollout %s." % book.rollout_id]
+        "To go on, run the same command again: it goes on with rollout %s." % ledger.rollout_id]
 
 
 def output_of(pid):

@@ -17,7 +17,8 @@ import time
 import uuid
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _web as web
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, ledger, owner, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, owner, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger, dump, timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import sa
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import background, notices
 
@@ -50,12 +51,12 @@ def check(webhook):
 class Outbox:
     """How far a rollout was told."""
 
-    def __init__(self, book):
-        self.book = book
-        self._key = {"rollout_id": book.rollout_id, "node": "", "name": NAME}
+    def __init__(self, ledger):
+        self.ledger = ledger
+        self._key = {"rollout_id": ledger.rollout_id, "node": "", "name": NAME}
 
     def _where(self):
-        table = self.book.store.table["document"]
+        table = self.ledger.store.table["document"]
         return table, [table.c[key] == value for key, value in self._key.items()]
 
     def _read(self, connection):
@@ -64,7 +65,7 @@ class Outbox:
         return dict(EMPTY, **(json.loads(body) if body else {}))
 
     def read(self):
-        with self.book.store.reading() as connection:
+        with self.ledger.store.reading() as connection:
             return dict(EMPTY) if connection is None else self._read(connection)
 
     def change(self, work):
@@ -77,31 +78,35 @@ class Outbox:
                 return record
             table, where = self._where()
             connection.execute(sa.delete(table).where(*where))
-            connection.execute(sa.insert(table).values(time=ledger.timestamp(), body=ledger.dump(new), **self._key))
+            connection.execute(sa.insert(table).values(time=timestamp(), body=dump(new), **self._key))
             return new
 
-        return self.book.store.transact(self.book.rollout_id, once)
+        return self.ledger.store.transact(self.ledger.rollout_id, once)
 
     def waiting(self):
         """Whether anything is left to tell, and the record."""
-        with self.book.store.reading() as connection:
+        with self.ledger.store.reading() as connection:
             if connection is None:
                 return False, dict(EMPTY)
             record = self._read(connection)
-            event, node = self.book.store.table["event"], self.book.store.table["node"]
-            mine = event.c.rollout_id == self.book.rollout_id
+            event, node = self.ledger.store.table["event"], self.ledger.store.table["node"]
+            mine = event.c.rollout_id == self.ledger.rollout_id
             query = sa.select(event.c.body).where(mine, event.c.id > record["seen"], event.c.kind.in_(notices.NOTABLE)).order_by(event.c.id)
             canaries = {name for (name,) in connection.execute(
-                sa.select(node.c.name).where(node.c.rollout_id == self.book.rollout_id, node.c.canary.is_(True)))}
+                sa.select(node.c.name).where(node.c.rollout_id == self.ledger.rollout_id, node.c.canary.is_(True)))}
             return any(notices.notable(json.loads(body), canaries) for (body,) in connection.execute(query)), record
 
     def events(self):
         """(number, event) of the whole story."""
-        with self.book.store.reading() as connection:
+        with self.ledger.store.reading() as connection:
             if connection is None:
                 return []
-            table = self.book.store.table["event"]
-            query = sa.select(table.c.id, table.c.body).where(table.c.rollout_id == self.book.rollout_id).order_by(table.c.id)
+            table = self.ledger.store.table["event"]
+            query = (
+                sa.select(table.c.id, table.c.body)
+                .where(table.c.rollout_id == self.ledger.rollout_id)
+                .order_by(table.c.id)
+            )
             return [(number, json.loads(body)) for number, body in connection.execute(query)]
 
 
@@ -111,8 +116,8 @@ def taken(record, now):
 
 
 class Sender:
-    def __init__(self, book, webhook, give_up_s=GIVE_UP_S, pause_s=FIRST_PAUSE_S):
-        self.outbox = Outbox(book)
+    def __init__(self, ledger, webhook, give_up_s=GIVE_UP_S, pause_s=FIRST_PAUSE_S):
+        self.outbox = Outbox(ledger)
         self.webhook = webhook
         self.give_up_s, self.pause_s = give_up_s, pause_s
         self.me = dict(owner.identify(os.getpid()), token=uuid.uuid4().hex)
@@ -190,22 +195,30 @@ class Sender:
 
 def main(asked):
     """The sender's process, which nobody waits for."""
-    book = ledger.Ledger(asked["artifact_dir"], asked["rollout_id"], asked["ledger"])
-    Sender(book, asked["webhook"], asked["give_up_s"], asked["pause_s"]).run()
+    ledger = Ledger(asked["artifact_dir"], asked["rollout_id"], asked["ledger"])
+    Sender(ledger, asked["webhook"], asked["give_up_s"], asked["pause_s"]).run()
 
 
-def start(book, webhook, give_up_s=GIVE_UP_S, pause_s=FIRST_PAUSE_S):
+def start(ledger, webhook, give_up_s=GIVE_UP_S, pause_s=FIRST_PAUSE_S):
     """Start a sender that is not waited for."""
-    return background.start(__name__, {
-        "webhook": webhook, "artifact_dir": book.artifact_dir, "rollout_id": book.rollout_id, "ledger": book.store.url.render_as_string(hide_password=False),
-        "give_up_s": give_up_s, "pause_s": pause_s})
+    return background.start(
+        __name__,
+        {
+            "webhook": webhook,
+            "artifact_dir": ledger.artifact_dir,
+            "rollout_id": ledger.rollout_id,
+            "ledger": ledger.store.url.render_as_string(hide_password=False),
+            "give_up_s": give_up_s,
+            "pause_s": pause_s,
+        },
+    )
 
 
-def kick(book, webhook, idle=False, complain=lambda words: None):
+def kick(ledger, webhook, idle=False, complain=lambda words: None):
     """See to it that somebody tells what is left. Never waits, and never raises."""
     if not webhook or not webhook.get("url"):
         return
-    path = book.path("webhook.lock")
+    path = ledger.path("webhook.lock")
     try:
         if idle and files.looked_lately(path, LOOK_S):
             return
@@ -213,30 +226,39 @@ def kick(book, webhook, idle=False, complain=lambda words: None):
             if handle is None:
                 return
             files.keep(handle, {"time": time.time()})
-            left, record = Outbox(book).waiting()
+            left, record = Outbox(ledger).waiting()
             if left and not taken(record, time.time()):
-                start(book, webhook)
+                start(ledger, webhook)
     except (OSError, store.StoreError) as exc:
-        complain("The webhook of rollout %s was not told: %s. The rollout goes on; it is told later." % (book.rollout_id, exc))
+        complain(
+            "The webhook of rollout %s was not told: %s. The rollout goes on; it is told later."
+            % (ledger.rollout_id, exc)
+        )
 
 
-def flush(book, webhook, complain=lambda words: None):
+def flush(ledger, webhook, complain=lambda words: None):
     """At the end: give the last words a while to arrive."""
     if not webhook or not webhook.get("url"):
         return
-    kick(book, webhook, complain=complain)
+    kick(ledger, webhook, complain=complain)
     until = time.monotonic() + webhook["timeout"] + 5
     try:
         while True:
-            left, record = Outbox(book).waiting()
+            left, record = Outbox(ledger).waiting()
             if not left or time.monotonic() > until:
                 break
             time.sleep(0.2)
     except store.StoreError as exc:
-        complain("Whether the webhook of rollout %s was told everything is not known: %s" % (book.rollout_id, exc))
+        complain("Whether the webhook of rollout %s was told everything is not known: %s" % (ledger.rollout_id, exc))
         return
     if left:
-        complain("The webhook of rollout %s was not told everything yet%s. A process goes on trying for up to %d minutes; the next run of the rollout "
-                 "tells what is left." % (book.rollout_id, " (%s)" % record["error"] if record["error"] else "", GIVE_UP_S // 60))
+        complain(
+            "The webhook of rollout %s was not told everything yet%s. A process goes on trying for up to %d minutes; the next run of the rollout "
+            "tells what is left."
+            % (ledger.rollout_id, " (%s)" % record["error"] if record["error"] else "", GIVE_UP_S // 60)
+        )
     if record["left_out"]:
-        complain("The webhook of rollout %s did not take %d messages (%s); they were left out." % (book.rollout_id, record["left_out"], record["error"]))
+        complain(
+            "The webhook of rollout %s did not take %d messages (%s); they were left out."
+            % (ledger.rollout_id, record["left_out"], record["error"])
+        )

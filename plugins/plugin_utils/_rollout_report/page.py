@@ -11,7 +11,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import html, text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import order
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import report, timeline
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report.axis import Axis
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report.time_scale import TimeScale
 
 WIDTH, LEFT, RIGHT = 1130.0, 210.0, 1000.0
 ROW, HEAD, CHART = 18.0, 24.0, 58.0
@@ -39,7 +39,7 @@ def view(doc, story):
     counts = doc["counts"]
     flying = sum(counts.get(name, 0) for name in state.IN_FLIGHT)
     end = timeline.seconds(doc["time"]) or story.last
-    axis = Axis(_busy(story, end), LEFT, RIGHT) if story.points else None
+    scale = TimeScale(_busy(story, end), LEFT, RIGHT) if story.points else None
     large = len(doc["nodes"]) > report.LISTED
     return {
         "title": "Rollout %s: %s" % (doc["rollout_id"], doc["verdict"]), "kind": "Driver rollout %s to %s" % (doc["rollout_id"], doc["target"]),
@@ -50,8 +50,8 @@ def view(doc, story):
             ("nodes", "all", counts.get("pending", 0), "did not go" + (" yet" if doc["verdict"] == "running" else "")),
             ("nodes", "pass", counts.get("done", 0), "done"), ("nodes", "all", sum(counts.values()), "in all")],
         "cards": [_card(name, node, len(bad) <= OPEN_CARDS) for name, node in bad[:CARDS]], "more_cards": max(0, len(bad) - CARDS),
-        "budgets": _budgets(doc, story, axis, end) if axis else [], "axis": _axis(axis) if axis else None,
-        "timeline": _timeline(doc, story, axis, end, large) if axis else None,
+        "budgets": _budgets(doc, story, scale, end) if scale else [], "scale": _scale(scale) if scale else None,
+        "timeline": _timeline(doc, story, scale, end, large) if scale else None,
         "phases": [{"key": key, "label": label} for key, label in PHASES.items() if any(span.phase == key for spans in story.spans.values() for span in spans)],
         "said": [{"time": moment(word["time"], 19), "who": word["who"], "what": " ".join([words(word["what"]), word.get("node") or ""]).strip(),
                   "reason": "%s%s" % (word["reason"], " (%s)" % text.shown(word["limits"]) if word.get("limits") else "")}
@@ -138,12 +138,12 @@ def _busy(story, end):
         span.end is None for spans in story.spans.values() for span in spans) else story.last)]
 
 
-def _axis(axis):
-    return {"ticks": [{"x": "%.1f" % where, "words": label} for where, label in axis.ticks()],
-            "breaks": [{"x": "%.1f" % where, "words": report.span(length)} for where, length in axis.breaks()]}
+def _scale(scale):
+    return {"ticks": [{"x": "%.1f" % where, "words": label} for where, label in scale.ticks()],
+            "breaks": [{"x": "%.1f" % where, "words": report.span(length)} for where, length in scale.breaks()]}
 
 
-def steps(axis, changes, end, height, most):
+def steps(scale, changes, end, height, most):
     """A step line through (time, value) as a path: no more points than there are pixels, and no peak lost."""
     if not changes:
         return ""
@@ -153,20 +153,20 @@ def steps(axis, changes, end, height, most):
 
     columns = {}
     for time, value in changes:
-        columns.setdefault(int(axis.x(time)), []).append((axis.x(time), value))
+        columns.setdefault(int(scale.x(time)), []).append((scale.x(time), value))
     path = []
     for entries in columns.values():
         kept = entries if len(entries) <= 4 else [entries[0], max(entries, key=lambda entry: entry[1]), min(entries, key=lambda entry: entry[1]), entries[-1]]
         for where, value in sorted(kept, key=lambda entry: entry[0]):
             path.append("%s%.1f %s%.1f" % ("H" if path else "M", where, "V" if path else " ", y(value)))
-    return " ".join(path) + " H%.1f" % axis.x(end)
+    return " ".join(path) + " H%.1f" % scale.x(end)
 
 
-def _closed(path, axis, first, height):
-    return "%s V%.1f H%.1f Z" % (path, height, axis.x(first)) if path else ""
+def _closed(path, scale, first, height):
+    return "%s V%.1f H%.1f Z" % (path, height, scale.x(first)) if path else ""
 
 
-def _budgets(doc, story, axis, end):
+def _budgets(doc, story, scale, end):
     last = max(end, story.last)
     drawn = []
     for key, title, used, limit, window in (
@@ -175,15 +175,26 @@ def _budgets(doc, story, axis, end):
         points = [(point.time, getattr(point, used)) for point in story.points]
         limits = [(point.time, getattr(point, limit)) for point in story.points]
         most = max([1] + [value for dummy, value in points + limits]) * 1.1
-        line = steps(axis, points, last, CHART, most)
+        line = steps(scale, points, last, CHART, most)
         grown = [(point.time, point.window) for point in story.points if window and point.window is not None]
         now = doc["budgets"][key]
         peak = max(value for dummy, value in points)
-        drawn.append({
-            "key": key, "title": title, "line": line, "area": _closed(line, axis, points[0][0], CHART), "limit": steps(axis, limits, last, CHART, most),
-            "limit_y": "%.1f" % (CHART - (CHART - 8) * limits[-1][1] / most), "window": steps(axis, grown, last, CHART, most), "height": CHART,
-            "used": now["used"], "of": now["limit"], "peak": peak, "full": now["limit"] is not None and now["used"] >= now["limit"],
-        })
+        drawn.append(
+            {
+                "key": key,
+                "title": title,
+                "line": line,
+                "area": _closed(line, scale, points[0][0], CHART),
+                "limit": steps(scale, limits, last, CHART, most),
+                "limit_y": "%.1f" % (CHART - (CHART - 8) * limits[-1][1] / most),
+                "window": steps(scale, grown, last, CHART, most),
+                "height": CHART,
+                "used": now["used"],
+                "of": now["limit"],
+                "peak": peak,
+                "full": now["limit"] is not None and now["used"] >= now["limit"],
+            }
+        )
     return drawn
 
 
@@ -198,7 +209,7 @@ def _groups(doc, names):
             for place in sorted(groups, key=order.natural)]
 
 
-def _timeline(doc, story, axis, end, large):
+def _timeline(doc, story, scale, end, large):
     """Rows of nodes under headings of failure domains. Of many nodes: those in trouble, some of those in flight, and the domains as areas."""
     y, rows, headings = HEAD, [], []
     groups = _groups(doc, list(doc["nodes"]))
@@ -211,32 +222,40 @@ def _timeline(doc, story, axis, end, large):
             headings.append({"title": text.line(title, 28), "y": y + 13})
             y += 20
         for name in members:
-            rows.append(_bars(name, doc["nodes"][name], story, axis, end, y))
+            rows.append(_bars(name, doc["nodes"][name], story, scale, end, y))
             y += ROW
         y += 6 if members else 0
     domains = []
     if large:
         headings.append({"title": "failure domains", "y": y + 13})
-        domains, y = _crowd(doc, story, axis, end, y + 20)
+        domains, y = _crowd(doc, story, scale, end, y + 20)
     return {"rows": rows, "headings": headings, "domains": domains, "height": y + 8, "large": large, "shown": len(rows),
-            "now": "%.1f" % axis.x(end) if doc["verdict"] == "running" else ""}
+            "now": "%.1f" % scale.x(end) if doc["verdict"] == "running" else ""}
 
 
-def _bars(name, node, story, axis, end, y):
+def _bars(name, node, story, scale, end, y):
     bars = []
     for span in story.spans.get(name, ()):
         until = end if span.end is None else span.end
-        x = axis.x(span.start)
-        bars.append({"phase": span.phase, "x": "%.1f" % x, "width": "%.1f" % max(1.5, axis.x(until) - x), "open": span.end is None,
-                     "title": "%s: %s, %s" % (name, PHASES[span.phase], report.span(until - span.start) + (" so far" if span.end is None else ""))})
-    marks = [{"x": "%.1f" % axis.x(time), "sign": SIGN[ended], "title": "%s: %s" % (name, words(ended))}
+        x = scale.x(span.start)
+        bars.append(
+            {
+                "phase": span.phase,
+                "x": "%.1f" % x,
+                "width": "%.1f" % max(1.5, scale.x(until) - x),
+                "open": span.end is None,
+                "title": "%s: %s, %s"
+                % (name, PHASES[span.phase], report.span(until - span.start) + (" so far" if span.end is None else "")),
+            }
+        )
+    marks = [{"x": "%.1f" % scale.x(time), "sign": SIGN[ended], "title": "%s: %s" % (name, words(ended))}
              for time, ended in story.marks.get(name, ()) if ended in state.FAILED]
     short = text.line(name, 26)
     return {"name": name, "short": ("◆ " if node["canary"] else "") + short, "y": y, "bars": bars, "marks": marks, "tone": TONE[node["state"]],
             "state": "%s %s" % (SIGN[node["state"]], words(node["state"])), "bad": node["state"] in state.FAILED}
 
 
-def _crowd(doc, story, axis, end, y):
+def _crowd(doc, story, scale, end, y):
     """Failure domains as areas of how many of their nodes do not serve; of very many, those with failures first."""
     found = []
     for title, members in _groups(doc, list(doc["nodes"])):
@@ -258,10 +277,17 @@ def _crowd(doc, story, axis, end, y):
     shown = sorted(found, key=lambda entry: not entry["bad"])[:DOMAINS]
     most = max([1] + [level for entry in shown for dummy, level in entry["levels"]])
     for entry in shown:
-        line = steps(axis, entry["levels"], end, 16, most)
-        entry.update(y=y, short=text.line(entry["title"], 28), area=_closed(line, axis, entry["levels"][0][0], 16) if line else "", marks=[
-            {"x": "%.1f" % axis.x(time), "sign": SIGN[ended], "title": "%s: %s" % (name, words(ended))}
-            for name in entry["bad"][:20] for time, ended in story.marks.get(name, ())[-1:]])
+        line = steps(scale, entry["levels"], end, 16, most)
+        entry.update(
+            y=y,
+            short=text.line(entry["title"], 28),
+            area=_closed(line, scale, entry["levels"][0][0], 16) if line else "",
+            marks=[
+                {"x": "%.1f" % scale.x(time), "sign": SIGN[ended], "title": "%s: %s" % (name, words(ended))}
+                for name in entry["bad"][:20]
+                for time, ended in story.marks.get(name, ())[-1:]
+            ],
+        )
         y += 22
     if len(found) > len(shown):
         shown.append({"title": "", "short": "and %d more" % (len(found) - len(shown)), "said": "", "y": y, "area": "", "marks": [], "bad": []})

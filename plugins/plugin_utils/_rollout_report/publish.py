@@ -15,7 +15,8 @@ import re
 import time
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files as places
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import check_node, timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import metrics, page, report, timeline
 
@@ -31,20 +32,22 @@ EVIDENCE, BUNDLES = 200, 20
 TEXTFILE = "gpufleet_rollout_%s.prom"
 
 
-def gather(book, ended=None):
+def gather(ledger, ended=None):
     """(document, story) of a rollout as it is now; ENDED overrules whether its last play has been reached."""
-    events = book.events()
+    events = ledger.events()
     story = timeline.build(events)
     over = story.view.finished is not None if ended is None else ended
-    doc = report.document(story.view, over, ledger.timestamp(), events[-1]["time"] if events else None, story)
+    doc = report.document(story.view, over, timestamp(), events[-1]["time"] if events else None, story)
     for name, node in report.troubled(doc)[:EVIDENCE]:
-        node["evidence"] = bundles(book, name)
+        node["evidence"] = bundles(ledger, name)
     return doc, story
 
 
-def bundles(book, name):
+def bundles(ledger, name):
     """The directories with evidence about a node that this rollout kept on the controller, in the order of its attempts."""
-    place = os.path.join(os.path.abspath(os.path.expanduser(book.artifact_dir)), "evidence", book.rollout_id, ledger.check_node(name))
+    place = os.path.join(
+        os.path.abspath(os.path.expanduser(ledger.artifact_dir)), "evidence", ledger.rollout_id, check_node(name)
+    )
     try:
         found = os.listdir(place)
     except OSError:
@@ -74,62 +77,68 @@ def _account(handle):
         return SAVED_S, 0.0, 0.0, None
 
 
-def refresh(book, now=False, idle=False, textfile_dir="", complain=lambda words: None, ended=None):
+def refresh(ledger, now=False, idle=False, textfile_dir="", complain=lambda words: None, ended=None):
     """Write the files when that is due, or NOW. IDLE: only when the last look was a while ago. Returns the document if one was made.
 
     ENDED overrules whether the run is over, as in gather.
 
     Whatever goes wrong is told to COMPLAIN, but what the ledger says NOW is asked for is raised: the caller wants to know it.
     """
-    path = book.path("report.lock")
+    path = ledger.path("report.lock")
     try:
         if idle and not now and places.looked_lately(path, LOOK_S):
             return None
         with places.alone(path, PATIENCE_S if now else 0.5) as handle:
             if handle is None and not now:
                 return None  # somebody writes; what is missing is written by the next who looks
-            doc = _write(book, handle, now, textfile_dir, complain, ended)
+            doc = _write(ledger, handle, now, textfile_dir, complain, ended)
             return doc
     except OSError as exc:
-        complain("The report of rollout %s cannot be written on the controller: %s. The rollout goes on without it." % (book.rollout_id, exc))
+        complain(
+            "The report of rollout %s cannot be written on the controller: %s. The rollout goes on without it."
+            % (ledger.rollout_id, exc)
+        )
     except store.StoreError as exc:
         if now:
             raise
-        complain("The report of rollout %s was not brought up to date: %s" % (book.rollout_id, exc))
-    return gathered(book, complain, ended)[0] if now else None
+        complain("The report of rollout %s was not brought up to date: %s" % (ledger.rollout_id, exc))
+    return gathered(ledger, complain, ended)[0] if now else None
 
 
-def gathered(book, complain, ended=None):
+def gathered(ledger, complain, ended=None):
     """What gather gives; (None, None) when it cannot be made, which is told."""
     try:
-        return gather(book, ended)
+        return gather(ledger, ended)
     except store.StoreError:
         raise
     except Exception as exc:  # noqa: BLE001 (whatever is wrong with a report, it is not worth a rollout)
-        complain("The report of rollout %s cannot be made: %s: %s. The rollout goes on without it." % (book.rollout_id, type(exc).__name__, exc))
+        complain(
+            "The report of rollout %s cannot be made: %s: %s. The rollout goes on without it."
+            % (ledger.rollout_id, type(exc).__name__, exc)
+        )
         return None, None
 
 
-def _write(book, handle, now, textfile_dir, complain, ended):
+def _write(ledger, handle, now, textfile_dir, complain, ended):
     saved, then, took, event = _account(handle) if handle is not None else (0.0, 0.0, 0.0, None)
     begun = time.time()
     saved = min(max(SAVED_S, 2 * took), saved + SHARE * max(0.0, begun - then)) if then else saved
     if not now:
-        if saved < took or book.last_event() == event:
+        if saved < took or ledger.last_event() == event:
             places.keep(handle, {"saved_s": saved, "time": begun, "took_s": took, "event": event})
             return None
-    event = book.last_event()
-    doc, story = gathered(book, complain, ended)
+    event = ledger.last_event()
+    doc, story = gathered(ledger, complain, ended)
     try:
         if doc is None:
             return None
         made = contents(doc, story)
-        files.write(book.directory, made)
+        files.write(ledger.directory, made)
         if textfile_dir:
-            files.write(textfile_dir, {textfile_name(book.rollout_id): made[NAMES["prometheus"]]}, 0o644)
+            files.write(textfile_dir, {textfile_name(ledger.rollout_id): made[NAMES["prometheus"]]}, 0o644)
     except Exception as exc:  # noqa: BLE001 (whatever is wrong with a report, it is not worth a rollout)
         complain("The report of rollout %s cannot be written on the controller: %s: %s. The rollout goes on without it." % (
-            book.rollout_id, type(exc).__name__, exc))
+            ledger.rollout_id, type(exc).__name__, exc))
     finally:
         if handle is not None:
             took = time.time() - begun

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import junit, markdown, text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import estimate, limits
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import timeline
@@ -87,7 +87,7 @@ def _node(node, in_run, earlier):
         "domains": node.domains,
         "canary": node.canary,
         "attempt": node.attempt,
-        "suspect": node.suspect,
+        keys.ORPHANED: node.orphaned,
         "ended": node.ended,
         "evidence": [],  # directories on the controller, where a node is in trouble
         "steps": _steps(node.steps),
@@ -134,9 +134,12 @@ def reasons(view, verdict, spent, absent=()):
         nodes = view.nodes.having(name)
         if nodes:
             found.append("%s %s: %s." % (text.count(len(nodes), "node"), name.replace("_", " "), _names(nodes)))
-    going = [node for node in view.nodes.having(*state.IN_FLIGHT) if not node.suspect]
-    for nodes, words in ((view.nodes.suspects(), "in flight when the controller died"), (going, "in flight" if verdict == "running" else "left in flight"),
-                         (view.nodes.having("pending"), "did not go yet" if verdict == "running" else "did not go")):
+    going = [node for node in view.nodes.having(*state.IN_FLIGHT) if not node.orphaned]
+    for nodes, words in (
+        (view.nodes.orphaned(), "in flight when the controller died"),
+        (going, "in flight" if verdict == "running" else "left in flight"),
+        (view.nodes.having("pending"), "did not go yet" if verdict == "running" else "did not go"),
+    ):
         if nodes:
             found.append("%s %s: %s." % (text.count(len(nodes), "node"), words, _names(nodes)))
     over = counts.get("done", 0) + counts.get("skipped", 0)
@@ -202,7 +205,7 @@ def next_steps(view, verdict, spent):
     found = ["%s (%s): %s" % (_names(nodes), name.replace("_", " "), NEXT_STEP[name]) for name in WORST for nodes in [view.nodes.having(name)] if nodes]
     if verdict == "running":
         return found + _releases(view, spent)
-    if view.nodes.suspects() or view.nodes.having(*state.IN_FLIGHT):
+    if view.nodes.orphaned() or view.nodes.having(*state.IN_FLIGHT):
         found.insert(0, "Run the same playbook again: it looks at the nodes that were left in flight first, and finishes them or puts them back.")
     if view.nodes.having("pending"):
         found.append("The nodes that did not go serve as before. When the cause is clear, run the same playbook again to go on%s; or take back those that are "
@@ -256,7 +259,7 @@ def count(doc):
 
 def troubled(doc):
     """(name, node) of the nodes that need somebody, the worst first."""
-    found = [(name, node) for name, node in doc["nodes"].items() if node["state"] in WORST or node["suspect"]]
+    found = [(name, node) for name, node in doc["nodes"].items() if node["state"] in WORST or node[keys.ORPHANED]]
     return sorted(found, key=lambda entry: (WORST.index(entry[1]["state"]) if entry[1]["state"] in WORST else -1,))
 
 
@@ -286,7 +289,7 @@ def table(doc):
     rows = [("node", "state", "from", "to", "took", "reason")]
     folded = len(doc["nodes"]) > LISTED
     for name, node in doc["nodes"].items():
-        if not (folded and node["state"] in ("done", "skipped", "pending") and not node["suspect"]):
+        if not (folded and node["state"] in ("done", "skipped", "pending") and not node[keys.ORPHANED]):
             rows.append((text.line(name), node["state"], text.line(node["from"]) or "-", wanted(node), took(node) or "-",
                          said(node, REASON) or "-"))
     lines = text.columns(rows)
@@ -323,7 +326,7 @@ def blame(doc, hosts, gone, host, verdict):
     if CONTROLLER in hosts:
         return dict(found, **{CONTROLLER: verdict})
     found.update({name: "%s is %s: %s" % (name, node["state"], node["reason"] or doc["reasons"][0]) for name, node in mine.items()
-                  if node["state"] in ("pending",) + state.IN_FLIGHT or node["suspect"]})
+                  if node["state"] in ("pending",) + state.IN_FLIGHT or node[keys.ORPHANED]})
     told = found or any(name in gone and node["in_run"] and node["state"] not in ("done", "skipped") for name, node in doc["nodes"].items())
     return found if told else {host: verdict}
 

@@ -134,7 +134,7 @@ class _Story:
             new = self.view.nodes.get(old.name)
             if new is None:
                 self.absent[old.name] = old
-            elif new.suspect:
+            elif new.orphaned:
                 self.remember(dataclasses.replace(old, reason=new.reason), [])
             elif old.steps and (new.steps is not old.steps or old.state in state.FAILED and new.state not in state.FAILED):
                 self.remember(old, old.steps)

@@ -13,7 +13,8 @@ import gc
 import os
 import signal
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import heartbeat, ledger, owner
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import heartbeat, owner
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import closer
 
 PATIENCE_S = 10.0  # of the ledger: the next sign of life comes soon
@@ -43,24 +44,30 @@ def detach():
                 continue
 
 
-def watch(book, identity, run, textfile_dir, every_s):
+def watch(ledger, identity, run, textfile_dir, every_s):
     """What the process does; BOOK(patience in seconds) is the ledger."""
     output = closer.output_of(identity["pid"])
-    if not heartbeat.serve(book(PATIENCE_S), identity, run, every_s):
+    if not heartbeat.serve(ledger(PATIENCE_S), identity, run, every_s):
         return
-    lines = closer.close(book(CLOSING_PATIENCE_S), run, identity, textfile_dir)
+    lines = closer.close(ledger(CLOSING_PATIENCE_S), run, identity, textfile_dir)
     if lines and output is not None:
         closer.speak(output, lines)
 
 
-def start(book, identity, run, textfile_dir="", every_s=owner.HEARTBEAT_S):
+def start(ledger, identity, run, textfile_dir="", every_s=owner.HEARTBEAT_S):
     """Leave such a process behind; its pid."""
-    url = book.store.url.render_as_string(hide_password=False)
+    url = ledger.store.url.render_as_string(hide_password=False)
     pid = os.fork()
     if pid:
         return pid
     try:
         detach()
-        watch(lambda patience_s: ledger.Ledger(book.artifact_dir, book.rollout_id, url, patience_s), identity, run, textfile_dir, every_s)
+        watch(
+            lambda patience_s: Ledger(ledger.artifact_dir, ledger.rollout_id, url, patience_s),
+            identity,
+            run,
+            textfile_dir,
+            every_s,
+        )
     finally:
         os._exit(0)

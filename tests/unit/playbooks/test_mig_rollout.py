@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import host_tasks
 
 OLD = "1.0.1"
@@ -79,8 +79,8 @@ def test_a_layout_goes_over_a_fleet_and_back(fleet):
     assert fleet.read("c1")["kube"] == [["drained", False], ["resumed", True]], "a device plugin does not see that a layout changed"
     assert kept(fleet, "a1") == {"config": HALVES, "config_name": "halves"}
     assert kept(fleet, "a4")["layout"][0] == {"gpus": ["GPU-a"], "mig_enabled": True, "mig_devices": {"1g.10gb": 7}}
-    book = ledger.Ledger(str(fleet.artifacts), "mig-halves", "")
-    assert all(book.load(name, "health-after")["verdict"] == "pass" for name in ("a1", "a2", "a4", "c1"))
+    ledger = Ledger(str(fleet.artifacts), "mig-halves", "")
+    assert all(ledger.load(name, "health-after")["verdict"] == "pass" for name in ("a1", "a2", "a4", "c1"))
 
     # What has it is left alone, the nodes that were put back too once they are left out.
     logs = {name: fleet.read(name)["log"] for name in fleet.names}

@@ -8,7 +8,7 @@ import datetime
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules import rollout_control
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.state import reduce
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import LATER, TIME, grant
 
@@ -92,18 +92,25 @@ def test_another_plan_begins_anew_and_ends_what_was_open():
         event("state", "b", 4, state="done"),
         grant("c"),
         event("state", "c", 5, state="failed", reason="sick"),
-        plan_event("a", "b", "c", run="s", a={"suspect": True}, b={"state": "done"}),
+        plan_event("a", "b", "c", run="s", a={keys.ORPHANED: True}, b={"state": "done"}),
     ]
     view = reduce(events)
     assert (view.run, view.went) == ("s", 0)
     a, b, c = (view.nodes.get(name) for name in "abc")
-    assert (a.state, a.suspect, a.reason, a.ticket) == ("down", True, "in flight when its controller died, in step install", None)
+    assert (a.state, a.orphaned, a.reason, a.ticket) == (
+        "down",
+        True,
+        "in flight when its controller died, in step install",
+        None,
+    )
     assert a.steps[-1].status == "interrupted"
     assert (b.state, [step.name for step in b.steps]) == ("done", ["return"])
     assert (c.state, c.reason, c.steps, c.attempt) == ("pending", "", [], 1)
     events += [grant("a", second=6, run="s"), event("step", "a", 7, run="s", step="evidence")]
     again = reduce(events).nodes.get("a")
-    assert (again.state, again.suspect, again.attempt) == ("down", False, 2), "what is down stays down, whatever is looked at first"
+    assert (again.state, again.orphaned, again.attempt) == ("down", False, 2), (
+        "what is down stays down, whatever is looked at first"
+    )
 
 
 def test_a_node_that_was_drained_in_vain_is_pending_again():
@@ -162,7 +169,7 @@ def test_only_a_node_in_flight_may_take_a_step(ended):
 
 
 def test_a_suspect_and_a_stranger_may_not_either():
-    view = reduce([plan_event("a"), grant("a"), plan_event("a", run="s", a={"suspect": True})])
+    view = reduce([plan_event("a"), grant("a"), plan_event("a", run="s", a={keys.ORPHANED: True})])
     assert view.nodes.get("a").state == "draining"
     for name, words in (("a", "run gpufleet.lifecycle.upgrade from its beginning"), ("stranger", "among its nodes.*Nothing was changed")):
         with pytest.raises(state.StateError, match=words):
@@ -311,18 +318,27 @@ def test_what_was_done_to_a_node_is_not_forgotten_by_a_plan_that_finds_it_otherw
     story = changed("install", "reboot") + [plan_event("a", run="s", a={"state": found})]
     node = reduce(story).nodes.get("a")
     assert state.unproven(node) and [step.name for step in node.steps] == ["install", "reboot"]
-    node = reduce(story + [plan_event("a", run="t", a={"suspect": True})]).nodes.get("a")
-    assert node.suspect and node.state in state.NOT_SERVING + ("quarantined", "failed", "pending")
+    node = reduce(story + [plan_event("a", run="t", a={keys.ORPHANED: True})]).nodes.get("a")
+    assert node.orphaned and node.state in state.NOT_SERVING + ("quarantined", "failed", "pending")
 
 
 def test_a_node_that_was_lost_after_its_change_is_down_until_it_is_taken_up():
-    node = reduce(changed("install", ended="lost") + [plan_event("a", run="s", a={"suspect": True})]).nodes.get("a")
-    assert (node.state, node.suspect) == ("down", True) and "in step install" in node.reason and "it is gone" in node.reason
+    node = reduce(changed("install", ended="lost") + [plan_event("a", run="s", a={keys.ORPHANED: True})]).nodes.get("a")
+    assert (
+        (node.state, node.orphaned) == ("down", True)
+        and "in step install" in node.reason
+        and "it is gone" in node.reason
+    )
 
 
 @pytest.mark.parametrize("to, diverted", [("2.0", False), ("3.0", True)])
 def test_a_node_in_flight_to_another_version_is_told_apart(to, diverted):
-    assert reduce(changed("install") + [plan_event("a", run="s", a={"suspect": True, "to": to})]).nodes.get("a").diverted is diverted
+    assert (
+        reduce(changed("install") + [plan_event("a", run="s", a={keys.ORPHANED: True, "to": to})])
+        .nodes.get("a")
+        .diverted
+        is diverted
+    )
 
 
 def test_when_a_node_began_is_when_it_was_given_leave_to_drain():

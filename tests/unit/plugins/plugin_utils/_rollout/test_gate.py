@@ -19,7 +19,7 @@ def ask(view, name="a", phase=state.DRAIN, present=None, now=None):
 
 
 @pytest.mark.parametrize(
-    "others, suspects, policy, expected, words",
+    "others, orphaned, policy, expected, words",
     [
         ({}, (), {}, "go", "0 of 1 down slots taken, 0 of 1 failures"),
         ({"b": "pending", "c": "done", "d": "skipped"}, (), {}, "go", "0 of 1"),
@@ -53,14 +53,14 @@ def ask(view, name="a", phase=state.DRAIN, present=None, now=None):
         ({}, (), {"broken_elsewhere": 1}, "stop", "held by a node that is out of service: 1 broken elsewhere"),
     ],
 )
-def test_a_pending_node(others, suspects, policy, expected, words):
-    decision = ask(view_of(dict({"a": "pending"}, **others), suspects, **policy))
+def test_a_pending_node(others, orphaned, policy, expected, words):
+    decision = ask(view_of(dict({"a": "pending"}, **others), orphaned, **policy))
     assert decision.answer == expected
     assert words in decision.reason
 
 
 @pytest.mark.parametrize(
-    "others, suspects, policy, expected",
+    "others, orphaned, policy, expected",
     [
         ({}, ("a",), {}, "go"),
         ({"b": "down"}, ("a",), {}, "wait"),
@@ -73,8 +73,8 @@ def test_a_pending_node(others, suspects, policy, expected, words):
         ({}, ("a",), {"windows": [{"days": ["mon"], "from": "02:00", "to": "03:00", "timezone": "UTC"}]}, "go"),
     ],
 )
-def test_a_node_left_down_by_a_dead_controller(others, suspects, policy, expected):
-    assert ask(view_of(dict({"a": "down"}, **others), suspects, **policy), now=SATURDAY).answer == expected
+def test_a_node_left_down_by_a_dead_controller(others, orphaned, policy, expected):
+    assert ask(view_of(dict({"a": "down"}, **others), orphaned, **policy), now=SATURDAY).answer == expected
 
 
 @pytest.mark.parametrize("field, value", [("stopped", "kim: enough"), ("paused", "kim: lunch")])
@@ -275,7 +275,7 @@ def test_nobody_starts_outside_of_the_maintenance_window():
 
 
 def test_vanished_are_those_in_flight_that_the_play_no_longer_holds():
-    view = view_of({"a": "down", "b": "down", "c": "done", "d": "pending", "e": "down"}, suspects=("e",))
+    view = view_of({"a": "down", "b": "down", "c": "done", "d": "pending", "e": "down"}, orphaned=("e",))
     view.nodes.get("a").steps.append(state.Step("reboot", "2026-01-01T00:00:00.000Z"))
     assert [node.name for node in gate.vanished(view, ["b"])] == ["a"]
     assert "in step reboot" in gate.vanished_reason(view.nodes.get("a"))

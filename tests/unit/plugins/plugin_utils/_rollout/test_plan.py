@@ -196,7 +196,7 @@ def test_nodes_left_in_flight_go_first_whatever_is_on_them(value, version, error
     found = probes("a-r1", "b-r1") + [Probe("z-r9", version=version, error=error)]
     made = plan.build("2.0", found, POLICY, previous=before("z-r9", value), canaries=["b-r1"])
     assert made.order == ["z-r9", "b-r1", "a-r1"]
-    assert made.suspects == ["z-r9"]
+    assert made.orphaned == ["z-r9"]
     assert made.nodes["z-r9"]["from"] == "1.0"
 
 
@@ -227,15 +227,15 @@ def test_a_node_that_its_schedulers_kept_out(version, steps, marker, finished, p
     made = plan.build("2.0", [Probe("a", version=version, quarantined=marker)], POLICY, previous=story(left, finished=finished))
     view = state.apply(story(left, finished=finished), dict(plan.event(made, "r"), event="plan", run="2", time="t"))
     node = view.nodes.get("a")
-    assert (node.state, node.suspect, made.nodes["a"].get("again")) == (planned, taken_up, again)
+    assert (node.state, node.orphaned, made.nodes["a"].get("again")) == (planned, taken_up, again)
     if taken_up:
         assert node.reason == "they said no" and state.reached([step.name for step in node.steps]) == state.SERVING and made.nodes["a"]["from"] == "1.0"
         assert "died" not in "".join(plan_text.describe(made, "r"))
 
 
-@pytest.mark.parametrize("steps, version, suspect", [
+@pytest.mark.parametrize("steps, version, orphaned", [
     (["evidence", "drain"], "1.0", False), (["stop"], "1.0", True), (["stop", "install"], "1.0", True), (["stop", "install", "reboot"], "2.0", True)])
-def test_a_node_that_was_lost_after_its_change_is_taken_up_whatever_it_has(steps, version, suspect):
+def test_a_node_that_was_lost_after_its_change_is_taken_up_whatever_it_has(steps, version, orphaned):
     done = [state.Step(name, "t") for name in steps]
     left = state.Node("a", state="lost", from_version="1.0", to_version="2.0", failure=state.LOST, reason="gone", steps=done)
     away = plan.build("2.0", [Probe("a", reachable=False)], POLICY, previous=story(left))
@@ -243,7 +243,7 @@ def test_a_node_that_was_lost_after_its_change_is_taken_up_whatever_it_has(steps
     view = state.apply(story(left), dict(plan.event(away, "r"), event="plan", run="2", time="t"))
     for previous in (story(left), story(left, finished="t"), view):
         made = plan.build("2.0", [Probe("a", version=version, verdict="pass")], POLICY, previous=previous)
-        assert (made.suspects == ["a"]) is suspect and made.order == ["a"], "it is never finished by its version"
+        assert (made.orphaned == ["a"]) is orphaned and made.order == ["a"], "it is never finished by its version"
         assert made.nodes["a"]["from"] == "1.0", "where it goes back to is not forgotten while it does not answer"
 
 
@@ -392,7 +392,7 @@ def test_a_canary_that_was_in_flight_when_its_controller_died_is_one_again(value
     left = story(state.Node("z-r9", value, canary=True))
     for named in (["z-r9"], []):
         made = plan.build("2.0", probes("a-r1", "z-r9"), POLICY, previous=left, canaries=named)
-        assert (made.order, made.suspects, made.canaries) == (["z-r9", "a-r1"], ["z-r9"], ["z-r9"])
+        assert (made.order, made.orphaned, made.canaries) == (["z-r9", "a-r1"], ["z-r9"], ["z-r9"])
         assert any("z-r9" in line and "was in flight when its controller died, canary" in line for line in plan_text.describe(made, "x"))
     assert plan.build("2.0", probes("a-r1", "z-r9"), POLICY, previous=story(state.Node("z-r9", value)), canaries=["z-r9"]).canaries == ["z-r9"]
 

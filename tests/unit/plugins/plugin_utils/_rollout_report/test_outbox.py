@@ -13,7 +13,8 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, owner, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import notices, outbox
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout_report.stories import Story
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.webserver import Server, serving, wait_for
@@ -83,15 +84,15 @@ def server():
 
 
 @pytest.fixture
-def book(tmp_path, url):
-    made = ledger.Ledger(str(tmp_path), "r1", url)
+def ledger(tmp_path, url):
+    made = Ledger(str(tmp_path), "r1", url)
     Story("a1", "b1").fails("a1").end().write(made)
     return made
 
 
 @pytest.fixture
 def lite(tmp_path):
-    made = ledger.Ledger(str(tmp_path), "r1")
+    made = Ledger(str(tmp_path), "r1")
     Story("a1", "b1").fails("a1").end().write(made)
     return made
 
@@ -100,8 +101,8 @@ def webhook(server, **more):
     return dict({"url": server.url + "/services/s3cr3t", "kind": "json", "events": ALL, "timeout": 2.0}, **more)
 
 
-def sender(book, server, **more):
-    return outbox.Sender(book, webhook(server, **more), give_up_s=12.0, pause_s=0.05)
+def sender(ledger, server, **more):
+    return outbox.Sender(ledger, webhook(server, **more), give_up_s=12.0, pause_s=0.05)
 
 
 def kinds(server):
@@ -111,13 +112,13 @@ def kinds(server):
 EXPECTED = [["started"], ["failed", "stopped"], ["finished"]]
 
 
-def test_everything_is_told_once_and_in_order(book, server):
-    assert outbox.Outbox(book).waiting()[0]
-    assert sender(book, server).run() and sender(book, server).run()
+def test_everything_is_told_once_and_in_order(ledger, server):
+    assert outbox.Outbox(ledger).waiting()[0]
+    assert sender(ledger, server).run() and sender(ledger, server).run()
     assert kinds(server) == EXPECTED and not any(body["repeat"] for body in server.bodies())
-    assert not outbox.Outbox(book).waiting()[0]
-    book.transact(lambda transaction: transaction.append("control", run="run1", verb="pause", user="kim", reason="x"))
-    assert outbox.Outbox(book).waiting()[0] and sender(book, server).run()
+    assert not outbox.Outbox(ledger).waiting()[0]
+    ledger.transact(lambda transaction: transaction.append("control", run="run1", verb="pause", user="kim", reason="x"))
+    assert outbox.Outbox(ledger).waiting()[0] and sender(ledger, server).run()
     assert kinds(server)[3:] == [["operator"]]
 
 
@@ -150,18 +151,18 @@ def test_a_message_that_is_not_taken_is_left_out_and_the_others_are_told(lite, s
     assert (record["told"], record["left_out"], record["error"]) == (1, 1, "HTTP 400") and len(server.requests) == 4
 
 
-def test_a_sender_that_died_after_it_posted_says_that_it_repeats(book, server):
-    mine = sender(book, server)
+def test_a_sender_that_died_after_it_posted_says_that_it_repeats(ledger, server):
+    mine = sender(ledger, server)
     mine.lease(60)
-    first = notices.notices(outbox.Outbox(book).events())[0]
+    first = notices.notices(outbox.Outbox(ledger).events())[0]
     mine.lease(60, sending=first.number)  # posted, and killed before it could write so
-    outbox.Outbox(book).change(lambda record: dict(record, until=0.0))
-    assert sender(book, server).run()
+    outbox.Outbox(ledger).change(lambda record: dict(record, until=0.0))
+    assert sender(ledger, server).run()
     assert [body["repeat"] for body in server.bodies()] == [True, False, False]
 
 
-def test_two_senders_tell_it_once(book, server):
-    one, other = sender(book, server), sender(book, server)
+def test_two_senders_tell_it_once(ledger, server):
+    one, other = sender(ledger, server), sender(ledger, server)
     assert one.lease(60)
     assert other.run() and server.requests == [], "the lease is the other's"
     assert one.run() and kinds(server) == EXPECTED
@@ -186,7 +187,7 @@ def test_the_lease_of_a_dead_process_is_nobodys(lite):
     assert not outbox.taken({"sender": live, "until": time.time() - 1}, time.time())
 
 
-def test_a_process_of_its_own_tells_it_and_nobody_waits(book, server):
+def test_a_process_of_its_own_tells_it_and_nobody_waits(ledger, server):
     """The server answers the first message when the caller has gone on; somebody who waited for it would give it up and repeat it."""
     gone_on = threading.Event()
 
@@ -195,9 +196,9 @@ def test_a_process_of_its_own_tells_it_and_nobody_waits(book, server):
         return 200, b"ok", {}
 
     server.answer = answer
-    outbox.kick(book, webhook(server, timeout=60.0))
+    outbox.kick(ledger, webhook(server, timeout=60.0))
     gone_on.set()
-    wait_for(lambda: not outbox.Outbox(book).waiting()[0])
+    wait_for(lambda: not outbox.Outbox(ledger).waiting()[0])
     assert kinds(server) == EXPECTED
 
 

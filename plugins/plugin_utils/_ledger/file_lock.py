@@ -19,13 +19,13 @@ MODE = 0o600
 LOOK_S = 0.5
 
 
-class TurnError(Exception):
+class FileLockError(Exception):
     """Somebody has had the turn for too long."""
 
 
 @contextlib.contextmanager
-def turn(path, patience_s):
-    """Have the turn while this lasts. As long as turns are taken it waits; when nobody has taken one for PATIENCE_S, TurnError."""
+def hold(path, patience_s):
+    """Have the turn while this lasts. As long as turns are taken it waits; when nobody has taken one for PATIENCE_S, FileLockError."""
     # The lock is the open file's, so that it ends with this process, however that ends.
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE)
     try:
@@ -61,7 +61,7 @@ def _wait(handle, path, patience_s):
         if now != last:
             last, since = now, time.monotonic()
         elif time.monotonic() - since > patience_s:
-            raise TurnError("process %s has held %s for more than %d s" % (holder(handle), path, patience_s))
+            raise FileLockError("process %s has held %s for more than %d s" % (holder(handle), path, patience_s))
     if refused:
         raise refused[0]
 

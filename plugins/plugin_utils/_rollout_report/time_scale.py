@@ -31,7 +31,7 @@ def busy(intervals):
     return [tuple(part) for part in joined]
 
 
-class Axis:
+class TimeScale:
     def __init__(self, intervals, left, right):
         parts = busy(intervals) or [(0.0, 1.0)]
         total = sum(end - start for start, end in parts) or 1.0

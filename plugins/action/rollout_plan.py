@@ -128,7 +128,7 @@ class ActionModule(RolloutAction):
             lines.append("  refused: %s" % refused)
         elif not self.check and made.order:
             lines.append(
-                "  if it is interrupted (Ctrl-C), the same command goes on with rollout %s" % ledger.rollout_id
+                "  if it is interrupted (Ctrl-C), the same command continues rollout %s" % ledger.rollout_id
             )
         if running:
             lines.append("  %s" % _awx.text(running))

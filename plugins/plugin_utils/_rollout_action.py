@@ -103,13 +103,13 @@ class RolloutAction(ActionBase):
         """Say what keeps nodes from starting, once for the whole rollout, and when that is over."""
         path = ledger.path("brakes.lock")
         try:
-            with files.alone(path, 0.0) as handle:
+            with files.locked(path, 0.0) as handle:
                 if handle is None:
                     return  # somebody else is about to say it
-                before = files.note(handle).get("brakes") or []
+                before = files.read_json(handle).get("brakes") or []
                 if before == found:
                     return
-                files.keep(handle, {"brakes": found})
+                files.write_json(handle, {"brakes": found})
         except OSError as exc:
             display.warning("What holds rollout %s is not said here: %s" % (ledger.rollout_id, exc))
             return

@@ -147,4 +147,4 @@ def test_what_lies_beside_a_ledger_is_told_and_the_queue_may_go_while_nobody_use
     os.remove(str(tmp_path / "ledger.sqlite.turn"))
     with database.reading() as connection:
         assert [row.rollout_id for row in connection.execute(table.select())] == ["r"]
-    assert sorted(os.listdir(tmp_path)) == ["ledger.sqlite", "ledger.sqlite.turn"], "it is made anew"
+    assert sorted(os.listdir(tmp_path)) == ["ledger.sqlite", "ledger.sqlite.turn"], "it is created again"

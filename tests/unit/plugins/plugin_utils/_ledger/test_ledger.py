@@ -357,7 +357,7 @@ def test_a_ledger_of_another_version_is_refused(ledger, url):
     engine = sqlalchemy.create_engine(url)
     with engine.begin() as connection:
         connection.execute(sqlalchemy.text("UPDATE gpufleet_meta SET value = '99'"))
-    with pytest.raises(store.StoreError, match="schema version 99, and this collection writes 1"):
+    with pytest.raises(store.StoreError, match="schema version 99; expected 1"):
         ledger.view()
 
 
@@ -435,11 +435,11 @@ def test_the_file_is_its_owners_alone(tmp_path):
 @pytest.mark.parametrize(
     "bad, words",
     [
-        ("nonsense", "no database URL"),
-        ("mysql://u@h/d", "names the database mysql; sqlite and postgresql"),
+        ("nonsense", "not a database URL"),
+        ("mysql://u@h/d", "names the database mysql"),
         ("sqlite:///relative.sqlite", "expected an absolute path"),
         ("sqlite://", "expected an absolute path"),
-        ("postgresql+nothing://u:secret@h/d", "cannot|missing|no database"),
+        ("postgresql+nothing://u:secret@h/d", "cannot|missing|not a database"),
     ],
 )
 def test_a_url_that_is_no_ledger_is_refused_without_its_password(tmp_path, bad, words):
@@ -537,9 +537,9 @@ def test_a_pause_and_limits_and_skips_outlive_their_controller(ledger):
     made = planned_again(ledger, found, limits.complete({"max_down": 1, "node_s": 30}, 4))
     lines = "\n".join(plan_text.describe(made, "r1"))
     assert "paused by kim: why" in lines and "rollout_verb=resume" in lines
-    assert "max_down is 2, as set_budget left it, and not 1" in lines
-    assert "set_budget had node_s at 60 (not 900); rollout_node_s is given as 30 now, which holds" in lines
-    assert "left out: b, skipped, skipped by kim: why (rollout_control with rollout_verb=retry takes it back)" in lines
+    assert "max_down is 2, as set by set_budget, and not 1" in lines
+    assert "set_budget had set node_s to 60 (it was 900); rollout_node_s is now given as 30" in lines
+    assert "left out: b, skipped, skipped by kim: why (to include it, rollout_control with rollout_verb=retry)" in lines
     view = ledger.view()
     assert (view.paused, view.policy["max_down"], view.policy["node_s"]) == ("kim: why", 2, 30)
     assert (view.nodes.get("b").state, view.nodes.get("d").order) == ("skipped", "skipped by kim: why")
@@ -602,7 +602,11 @@ def test_a_node_that_drained_and_was_paused_for_hours_is_pending_again(ledger):
     assert ledger.transact(lambda transaction: down(transaction, 3)).answer == "wait"
     assert ledger.transact(lambda transaction: down(transaction, 5)).answer == "stop"
     node = ledger.view().nodes.get("a")
-    assert (node.state, node.ticket, node.went) == ("pending", None, None) and "its leave to drain is of" in node.reason
+    assert (node.state, node.ticket, node.went) == (
+        "pending",
+        None,
+        None,
+    ) and "its ticket to drain was granted at" in node.reason
 
 
 def test_the_tables_are_there_once_the_store_was_imported_and_are_the_same_for_every_ledger(tmp_path):

@@ -103,16 +103,18 @@ def test_a_node_is_taken_with_leave_and_given_up_when_it_is_done(one):
     assert not one.step(state="done").get("failed") and claim_of(one) is None and claim_of(one, "b")
 
 
-def test_who_was_told_another_version_than_the_plans_gets_no_leave_and_takes_no_step(one):
+def test_a_role_with_another_version_than_the_plans_gets_no_ticket_and_takes_no_step(one):
     one.plan()
     refused = one.gate(version="3.0")
-    assert refused["failed"] and "The plan takes a to 2.0" in refused["msg"]
+    assert refused["failed"] and "expected 2.0, the version of the plan" in refused["msg"]
     assert (one.node().state, one.node().attempt, one.node().ticket) == ("pending", 0, None) and claim_of(one) is None
     assert one.gate(version="2.0")["answer"] == "go"
     before = one.node()
     for told in ({"name": "drain"}, {"state": "failed"}, {"failed": "it broke"}):
         refused = one.step(version="3.0", **told)
-        assert refused["failed"] and "The plan takes a to 2.0" in refused["msg"] and one.node() == before, told
+        assert (
+            refused["failed"] and "expected 2.0, the version of the plan" in refused["msg"] and one.node() == before
+        ), told
     assert not one.step(name="drain", version="2.0").get("failed") and one.node().steps[-1].name == "drain"
 
 

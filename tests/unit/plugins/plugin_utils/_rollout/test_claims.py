@@ -21,7 +21,7 @@ FOUND = {"ledger": "l1", "rollout_id": "r1", "attempt": 2, "run": "a", "plan": "
     # its own
     ({"rollout_id": "me"}, "l1", 2, None, {}, "", False),
     ({"rollout_id": "me"}, "l1", 5, None, {}, "", False),
-    ({"rollout_id": "me"}, "l1", 1, None, {}, "attempt 2, and this ledger knows of 1", False),
+    ({"rollout_id": "me"}, "l1", 1, None, {}, "attempt 2, and this ledger has 1", False),
     ({"rollout_id": "me"}, "l1", 1, None, {"abandoned": True}, "", True),
     # of the same name, in a ledger that was made anew
     ({"rollout_id": "me"}, "l2", 2, None, {}, "in another ledger", False),

@@ -67,17 +67,17 @@ def test_the_lock_of_a_controller_that_is_gone_is_broken_and_the_ledger_says_by_
     assert ledger.owner()["broken"] == "kim: its controller is gone" and ledger.owner()["ended"]
     assert [event["verb"] for event in ledger.events() if event["event"] == "control"] == ["break_lock"]
     assert state.reduce(ledger.events()).run == "run1"
-    with pytest.raises(owner.OwnerError, match="was broken by kim: its controller is gone; this controller may not go on"):
+    with pytest.raises(owner.OwnerError, match="was broken by kim: its controller is gone"):
         ledger.transact(lambda transaction: owner.require(transaction, "r1", UNSEEN))
     ledger.transact(lambda transaction: owner.claim(transaction, "r1", "run2", ["a"], owner.identify(os.getpid())))
-    assert ledger.owner()["run"] == "run2", "nobody had to be asked again"
+    assert ledger.owner()["run"] == "run2", "the lock needs no second confirmation"
 
 
 @pytest.mark.parametrize(
     "who, ago_s, words",
     [
-        (owner.identify(os.getpid()), 3600, "Rollout r1 is being run by process %d .*Wait for it, or end it first" % os.getpid()),
-        (UNSEEN, 5, "it has just written: end it there; if it is gone, try again in"),
+        (owner.identify(os.getpid()), 3600, "Rollout r1 is being run by process %d " % os.getpid()),
+        (UNSEEN, 5, "try again in [0-9]+ s"),
     ],
 )
 def test_the_lock_of_one_that_lives_is_not_broken(ledger, who, ago_s, words):
@@ -111,7 +111,7 @@ def test_what_another_rollout_left_in_flight_is_refused_until_it_is_finished_or_
 
         return other.transact(work)
 
-    words = r"a is draining in rollout r1, whose run broke off: .*rollout_id=r1.*rollout_abandon"
+    words = r"a is draining in rollout r1, .*rollout_id=r1.*rollout_abandon"
     for prepare in (lambda: None, lambda: say(ledger, "break_lock")):
         prepare()
         with pytest.raises(owner.OwnerError, match=words):

@@ -63,7 +63,7 @@ def test_a_node_that_another_rollout_changed_and_did_not_prove_is_not_finished_b
     other.transact(tell)
     made = act("ab", audits={"a": audit("2.0"), "b": audit("2.0")}, health={name: PASSED["a"] for name in "ab"})
     assert made["order"] == ["a"] and made["nodes"]["b"]["state"] == "skipped", made
-    assert "tried again after: changed in rollout other, and not proven since" in "".join(made["lines"])
+    assert "retried after: changed in rollout other, and not proven since" in "".join(made["lines"])
 
 
 @pytest.mark.parametrize("ledger_id, refused", [("another", True), ("another", False)])
@@ -149,7 +149,7 @@ def test_a_node_that_could_not_keep_its_claim_is_not_begun(act):
     markers = {name: {"quarantine": {"exists": False}, "claim": None, "problem": "", "no_room": why} for name, why in (("a", ""), ("b", "/var is full"))}
     made = act("ab", audits={"a": audit(), "b": audit()}, markers=markers, check=True)
     assert made["order"] == ["a"] and made["nodes"]["b"]["state"] == "failed"
-    assert "/var is full. Make room, or set gpu_node_upgrade_state_dir" in made["nodes"]["b"]["reason"]
+    assert "/var is full. Free space, or set gpu_node_upgrade_state_dir" in made["nodes"]["b"]["reason"]
 
 
 FLEET = "abcdefghij"
@@ -182,7 +182,7 @@ def test_forks_for_all_that_may_be_in_flight(act, policy, forks, needed):
         ({"canaries_per_stratum": -1}, "rollout_canaries_per_stratum is -1; expected a number of at least 0"),
         ({"canaries_per_stratum": 3}, "rollout_canaries_per_stratum is 3, and the rollout has 2 nodes; expected at most as many"),
         ({"canaries": ["a", "a"]}, "rollout_canaries names a twice"),
-        ({"canaries": ["a", "z"]}, "not among the nodes of this rollout: z"),
+        ({"canaries": ["a", "z"]}, "not in this rollout: z"),
         ({"canaries": ["a"], "canary_failures": 2}, "rollout_canary_failures is 2, and there is 1 canary; expected at most as many"),
         ({"canary_failures": -1}, "rollout_canary_failures is -1"),
         ({"canary_soak_s": -5}, "rollout_canary_soak_s is -5"),
@@ -245,20 +245,29 @@ def test_check_mode_says_that_a_node_is_left_in_flight_in_another_rollout(act):
         )
     )
     result = act(check=True)
-    assert result["failed"] and "a is draining in rollout r2, whose run broke off" in result["lines"][-1]
+    assert result["failed"] and "a is draining in rollout r2" in result["lines"][-1]
     assert not act(check=True, abandon=["a"]).get("failed")
 
 
 RACKS = {"a": {"rack": "r1"}, "b": {"rack": "r2, r3"}, "c": {"rack": "r3"}, "d": {"rack": "r4"}}
 
 
-@pytest.mark.parametrize("left, dead, options, refused, told", [
-    ("c", True, {"domain_caps": {"rack": 1}}, "c is draining in rollout r2, whose run broke off, and shares the rack r3 with b", None),
-    ("c", True, {}, None, "rollout r2 broke off with 1 node in flight"),  # no cap on racks
-    ("d", True, {"domain_caps": {"rack": 1}}, None, "(d is draining): run it again first (rollout_id=r2)"),
-    ("c", True, {"domain_caps": {"rack": 1}, "abandon": ["c"]}, None, None),
-    ("c", False, {"domain_caps": {"rack": 1}}, None, None),  # it is run
-])
+@pytest.mark.parametrize(
+    "left, dead, options, refused, told",
+    [
+        (
+            "c",
+            True,
+            {"domain_caps": {"rack": 1}},
+            "c is draining in rollout r2, whose run was interrupted, and shares the rack r3 with b",
+            None,
+        ),
+        ("c", True, {}, None, "rollout r2 was interrupted with 1 node in flight"),  # no cap on racks
+        ("d", True, {"domain_caps": {"rack": 1}}, None, "(d is draining): run it again first (rollout_id=r2)"),
+        ("c", True, {"domain_caps": {"rack": 1}, "abandon": ["c"]}, None, None),
+        ("c", False, {"domain_caps": {"rack": 1}}, None, None),  # it is run
+    ],
+)
 def test_nodes_that_another_rollout_left_in_flight_beside_these_are_told_or_refused(act, left, dead, options, refused, told):
     other = dict(rollout_id="r2", names=left, domains=RACKS)
     act(**other)
@@ -274,7 +283,9 @@ def test_nodes_that_another_rollout_left_in_flight_beside_these_are_told_or_refu
         result = act("ab", check=check, domains=RACKS, max_down=2, **options)
         assert bool(result.get("failed")) == bool(refused), result.get("msg")
         assert not refused or refused in result["msg"] and "rollout_abandon=c" in result["msg"]
-        assert refused or [line for line in result["lines"] if "broke off" in line and told and told in line] or not told
+        assert (
+            refused or [line for line in result["lines"] if "interrupted" in line and told and told in line] or not told
+        )
     assert bool(act.ledger.events()) == (not refused)
 
 
@@ -304,7 +315,7 @@ def test_a_report_that_cannot_be_made_keeps_no_rollout_from_beginning(act, monke
     result = act()
     assert not result.get("failed"), result.get("msg")
     assert [event["event"] for event in act.ledger.events()] == ["plan"]
-    assert warned == ["The report of rollout r1 cannot be made: KeyError: \"a template's\". The rollout goes on without it."]
+    assert warned == ["The report of rollout r1 cannot be made: KeyError: \"a template's\". The rollout continues without it."]
 
 
 def test_a_report_that_cannot_be_made_at_the_end_changes_no_verdict(act, monkeypatch):

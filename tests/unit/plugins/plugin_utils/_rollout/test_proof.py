@@ -48,7 +48,7 @@ def test_a_node_that_was_put_back_passed_with_the_driver_it_had():
     steps = WAY + ("rollback_install", "rollback_reboot", "rollback_validate")
     old = dict(GOOD, driver={"expected": "1.0"})
     proof.require_end(node(*steps), "rolled_back", {proof.DOCUMENT: old})
-    with pytest.raises(state.StateError, match="step rollback_reboot was begun at"):
+    with pytest.raises(state.StateError, match="step rollback_reboot began at"):
         proof.require_end(node(*steps), "rolled_back", {proof.DOCUMENT: dict(old, time="2026-01-01T00:00:08Z")})
 
 
@@ -67,7 +67,9 @@ def test_a_clock_of_an_earlier_controller_does_not_count():
 def test_nothing_was_changed_is_refused_of_a_node_that_was(steps, refused):
     for ended in ("failed", "pending", "skipped", "quarantined", "lost"):
         if ended in refused:
-            with pytest.raises(state.StateError, match="a cannot end as %s, which says that nothing was changed on it" % ended):
+            with pytest.raises(
+                state.StateError, match="a cannot end as %s, which means that nothing was changed on it" % ended
+            ):
                 proof.require_end(node(*steps), ended, {})
         else:
             proof.require_end(node(*steps), ended, {})
@@ -77,7 +79,7 @@ def test_nothing_was_changed_is_refused_of_a_node_that_was(steps, refused):
 def test_the_plans_version_goes_before_the_roles(told, refused):
     if not refused:
         return proof.require_version(node(), told)
-    with pytest.raises(state.StateError, match="The plan takes a to 2.0, and the role was told %s" % told):
+    with pytest.raises(state.StateError, match="of a is %s; expected 2.0" % told):
         return proof.require_version(node(), told)
 
 

@@ -66,7 +66,7 @@ def test_a_run_whose_playbook_is_gone_is_told_to_be_incomplete_and_nothing_is_ma
     before = ledger.events(), ledger.owner()
     lines = close(ledger, playbook)
     assert verdict(ledger) == "incomplete" and (ledger.events(), ledger.owner()) == before
-    assert lines[0].startswith("Rollout r1 has not come to its end") and lines[-1] == "To go on, run the same command again: it goes on with rollout r1."
+    assert lines[0].startswith("Rollout r1 has not finished") and lines[-1] == "To continue, run the same command again: it continues rollout r1."
     assert (
         any(line.startswith("a1 ") and " down " in line for line in lines)
         and "report: %s" % ledger.path("report.html") in lines
@@ -83,7 +83,7 @@ def test_a_run_that_its_last_node_ended_is_closed_with_its_verdict(ledger, playb
     end(playbook)
     lines = close(ledger, playbook)
     assert verdict(ledger) == "failed" and ledger.owner()["ended"]
-    assert "has not come to its end" not in lines[0] and lines[-1].startswith("failed: ")
+    assert "has not finished" not in lines[0] and lines[-1].startswith("failed: ")
 
 
 @pytest.mark.parametrize("change", ["ended", "run", "owner"])
@@ -125,7 +125,7 @@ def test_it_waits_for_the_end_of_the_playbook_and_speaks_where_that_spoke(ledger
     end(playbook)
     assert os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT).si_status == 0
     said = (tmp_path / "output").read_text()
-    assert said.startswith("TASK\n\nRollout r1 has not come to its end") and verdict(ledger) == "incomplete"
+    assert said.startswith("TASK\n\nRollout r1 has not finished") and verdict(ledger) == "incomplete"
 
 
 def wait_for_writer(pid, pipe):
@@ -148,7 +148,7 @@ def test_whoever_reads_the_output_to_its_end_finds_the_report_closed(ledger, beg
     watching = begin(ledger, controller)
     wait_for_writer(watching, os.readlink("/proc/%d/fd/1" % process.pid))
     output = process.communicate(timeout=600)[0].decode()
-    assert verdict(ledger) == "incomplete" and "To go on, run the same command again" in output
+    assert verdict(ledger) == "incomplete" and "To continue, run the same command again" in output
 
 
 def test_a_playbook_that_ended_before_is_not_waited_for(ledger, playbook, begin):

@@ -37,7 +37,7 @@ class TestNotices:
         made = Story("a1", "b1", "c1", canaries=["a1"], failure_budget=1).done("a1").fails("b1").end()
         assert lines(made) == [
             (["started"], ["Rollout r1 began: 3 nodes to 2.0, at most 1 down at a time."]),
-            (["canary"], ["The canaries are over: a1 done."]),
+            (["canary"], ["The canaries have ended: a1 done."]),
             (["failed", "stopped"], ["b1 is rolled back: GPU 3 is gone", "No further node starts: the failure budget of 1 is spent by b1."]),
             (["finished"], ["Rollout r1 is over: failed (1 pending, 1 done, 1 rolled back)."]),
         ]
@@ -52,7 +52,7 @@ class TestNotices:
         made.add("hold", names=["q"], reason="q: 1 series").add("hold", names=[], reason="")
         assert [text for dummy, text in lines(made)][1:] == [
             ["Rollout r1: paused by kim: fabric."], ["Rollout r1: a1 left out by kim: x."], ["Rollout r1 is held: q: 1 series"],
-            ["Rollout r1 is not held any more."]]
+            ["Rollout r1 is no longer held."]]
 
     def test_only_what_is_wanted_is_told(self):
         made = Story("a1", "b1", canaries=["a1"]).done("a1").fails("b1").end()
@@ -68,7 +68,7 @@ class TestNotices:
         notice = told(Story("a1", failure_budget=1).fails("a1", reason="<script> & @here"), ["failed"])[0]
         slack = json.loads(notices.payload(notice, "slack", False))
         assert list(slack) == ["text"] and "&lt;script&gt; &amp; @here" in slack["text"]
-        assert "told again" in json.loads(notices.payload(notice, "slack", True))["text"]
+        assert "sent again" in json.loads(notices.payload(notice, "slack", True))["text"]
         plain = json.loads(notices.payload(notice, "json", True))
         assert (plain["schema"], plain["id"], plain["node"], plain["repeat"], plain["counts"]) == (
             "gpufleet.event/1", "r1/%d" % notice.number, "a1", True, {"rolled_back": 1})
@@ -262,7 +262,7 @@ def test_the_end_waits_a_little_and_says_what_is_left(lite, server, monkeypatch)
     monkeypatch.setattr(outbox.time, "monotonic", lambda: next(clock))
     said = []
     outbox.flush(lite, webhook(server), said.append)
-    assert len(said) == 1 and "was not told everything yet" in said[0]
+    assert len(said) == 1 and "did not get all notices yet" in said[0]
     monkeypatch.undo()
     assert sender(lite, server).run()
     outbox.flush(lite, webhook(server), said.append)

@@ -63,7 +63,7 @@ class TestDocument:
         assert doc["reasons"] == [
             "No further node starts: the failure budget of 2 is spent by b1, a2.", "1 node lost: a2.", "1 node rolled back: b1.",
             "1 node did not go: b2.", "1 of 4 nodes done or skipped."]
-        assert doc["next_steps"][0].startswith("a2 (lost): Is it on") and "b1 (rolled_back)" not in doc["next_steps"][1]
+        assert doc["next_steps"][0].startswith("a2 (lost): Check that it is powered on") and "b1 (rolled_back)" not in doc["next_steps"][1]
         assert "with a larger budget" in doc["next_steps"][-1]
         assert json.loads(files.json_text(doc)) == doc == json.loads(files.json_text(doc, dense=True))
 
@@ -75,7 +75,7 @@ class TestDocument:
         assert doc["reasons"] == [
             "1 node left out by an operator, and still at its old version: a2 (skipped by kim: its user needs it).",
             "Every other node is done or had nothing to do: 1 done, 1 skipped."]
-        assert doc["next_steps"] == ["a2 (left out by an operator): the next run takes it, unless it is skipped again."]
+        assert doc["next_steps"] == ["a2 (left out by an operator): the next run includes it, unless it is skipped again."]
         made.events.pop()
         assert "rollout_verb=retry" in document(made)[0]["next_steps"][-1], "the run did not come to its end"
         made.end()
@@ -109,7 +109,7 @@ class TestDocument:
     def test_a_plan_that_nobody_approved_says_so(self):
         made = Story("a1")
         made.events[0]["policy"]["approved"] = ""
-        assert "Nobody has approved this plan, so no node starts." in document(made, False)[0]["reasons"]
+        assert "This plan is not approved, so no node starts." in document(made, False)[0]["reasons"]
 
     def test_a_hold_that_is_over_is_not_named(self):
         made = Story("a1").add("hold", names=["x"], reason="x: y").add("hold", names=[], reason="")
@@ -162,7 +162,7 @@ class TestEveryState:
         assert any(line.split()[:2] == [name, name] for line in report.table(doc)) == told
         shown = Page(made["report.html"])
         badges = [one["text"] for one in shown.all("span", class_="badge")]
-        assert ("%s %s" % (page.SIGN[name], page.words(name)) in badges) == told
+        assert ("%s %s" % (page.SIGN[name], page.label(name)) in badges) == told
 
     def test_a_page_has_a_sign_a_colour_and_a_phase_for_each(self):
         styles = page.html.source("style.css") + page.html.source("rollout.css")
@@ -283,8 +283,8 @@ class TestSummary:
 
     @pytest.mark.parametrize("change, words", [
         (lambda made: made.add("control", verb="pause", user="kim", reason="x"), ["Paused by kim: x.", "rollout_verb=resume"]),
-        (lambda made: made.add("control", verb="stop", user="kim", reason="x"), ["Stopped by kim: x.", "the rollout then ends by itself"]),
-        (lambda made: made.fails("a1"), ["No further node starts: the failure budget of 1 is spent by a1.", "the rollout then ends by itself"]),
+        (lambda made: made.add("control", verb="stop", user="kim", reason="x"), ["Stopped by kim: x.", "then the rollout ends"]),
+        (lambda made: made.fails("a1"), ["No further node starts: the failure budget of 1 is spent by a1.", "then the rollout ends"]),
         (lambda made: made.done("a1"), []),
     ])
     def test_what_keeps_nodes_from_starting_is_told_with_what_to_do(self, change, words):
@@ -386,7 +386,7 @@ class TestTimeline:
         made.grant("a1").step("a1", "evidence").step("a1", "validate", 30).add("state", 40, node="a1", state="done").end()
         found = timeline.build(made.events)
         assert [span.phase for span in found.spans["a1"]][:2] == ["drain", "down"] and found.spans["a1"][-1].end is not None
-        assert [word["what"] for word in found.words] == ["planned", "planned"]
+        assert [word["what"] for word in found.journal] == ["planned", "planned"]
 
     def test_events_of_a_run_that_was_taken_over_change_nothing(self):
         made = Story("a1").go("a1", "drain")
@@ -394,7 +394,7 @@ class TestTimeline:
         made.run = "other"
         made.step("a1", "install").add("control", verb="pause", user="x", reason="y")
         after = timeline.build(made.events)
-        assert after.spans == before.spans and after.words == before.words
+        assert after.spans == before.spans and after.journal == before.journal
 
     def test_it_comes_to_the_same_rollout_as_the_reducer(self):
         events = story().events
@@ -678,7 +678,7 @@ class TestPublish:
 
         monkeypatch.setattr(publish.files, "write", broken)
         doc = publish.refresh(ledger, now=now, complain=said.append)
-        assert doc["verdict"] == "running" and len(said) == 1 and str(error) in said[0] and "goes on without it" in said[0]
+        assert doc["verdict"] == "running" and len(said) == 1 and str(error) in said[0] and "continues without it" in said[0]
 
     def test_a_directory_that_cannot_be_made_is_said(self, ledger, monkeypatch, tmp_path):
         (tmp_path / "rollouts" / "r1").write_text("a file where a directory should be")

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write an operator's word about a rollout into its ledger."""
+"""Record an operator's request to a rollout in its ledger."""
 
 from __future__ import annotations
 
@@ -27,18 +27,22 @@ class ActionModule(RolloutAction):
         if not rollout_id:
             raise LedgerError("No rollout was ever planned in %s." % database.shown)
         ledger = self.ledger(arguments, rollout_id)
-        word = dict(arguments, user=arguments["user"] or getpass.getuser(), now=datetime.datetime.now(datetime.timezone.utc))
+        request = dict(
+            arguments,
+            user=arguments["user"] or getpass.getuser(),
+            now=datetime.datetime.now(datetime.timezone.utc),
+        )
 
         def write(transaction):
             if transaction.view.run is None:
                 raise LedgerError("There is no rollout %s in %s." % (rollout_id, ledger.shown))
-            events, lines = control.events(transaction.view, word)
+            events, lines = control.events(transaction.view, request)
             if self.check:
                 return lines
             for fields in events:
                 transaction.append("control", run=transaction.view.run, **fields)
             if arguments["verb"] == "break_lock":
-                lines.append(self.break_lock(transaction, rollout_id, word))
+                lines.append(self.break_lock(transaction, rollout_id, request))
             return lines
 
         lines = ledger.transact(write)
@@ -49,17 +53,17 @@ class ActionModule(RolloutAction):
         lines = lines + report.table(doc) + control.standing(view, found, owner.describe)
         for line in lines:
             self.say(line)
-        # Words in a ledger change no host, but an operator who asks "changed" wants to know.
+        # No host changes, but the rollout does.
         return {"rollout_id": rollout_id, "lines": lines, "report": doc, "owner": found, "changed": arguments["verb"] != "status"}
 
     @staticmethod
-    def break_lock(transaction, rollout_id, word):
+    def break_lock(transaction, rollout_id, request):
         found = transaction.owner
         if found is None or found.get("ended"):
-            raise owner.OwnerError("Nobody holds rollout %s: there is no lock to break." % rollout_id)
+            raise owner.OwnerError("No controller runs rollout %s: there is no lock to break." % rollout_id)
         now = datetime.datetime.now(datetime.timezone.utc)
         why = owner.refusal(rollout_id, found, [], True, now, break_lock=True)
         if why:
             raise owner.OwnerError(why)
-        transaction.hold(dict(found, ended=timestamp(now), broken="%s: %s" % (word["user"], word["reason"])))
-        return "The lock of %s is broken by %s: %s." % (owner.describe(found["owner"]), word["user"], word["reason"])
+        transaction.hold(dict(found, ended=timestamp(now), broken="%s: %s" % (request["user"], request["reason"])))
+        return "The lock of %s is broken by %s: %s." % (owner.describe(found["owner"]), request["user"], request["reason"])

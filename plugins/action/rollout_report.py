@@ -25,7 +25,7 @@ class ActionModule(RolloutAction):
             lines = preview.lines(arguments["previews"])
             for line in lines:
                 self.say(line)
-            return {"table": lines, "blame": {}, "msg": "Check mode: no node was taken, there is nothing to report."}
+            return {"table": lines, "blame": {}, "msg": "Check mode: no node was changed, there is nothing to report."}
         database = store.Store(arguments["ledger"] or store.default_url(arguments["artifact_dir"]))
         rollout_id = arguments["rollout_id"] or last_id(database)
         if not rollout_id:
@@ -67,17 +67,17 @@ class ActionModule(RolloutAction):
 
     @staticmethod
     def without(ledger, arguments):
-        """The result where no report can be made: what the ledger says is what counts."""
+        """Return the result without a report: the verdict of the ledger counts."""
         verdict, target = ledger.look(lambda view: (state.verdict(view, True), view.target))
         result = {"verdict": verdict, "directory": ledger.directory}
-        # At the end there is no later task that could fail for it.
+        # At the end of a run no later task can fail.
         if verdict != "complete" and (arguments["fail_unless_complete"] or arguments["end"]):
             result.update(failed=True, msg="Rollout %s to %s is %s. No report of it could be made: see the warning above, and the ledger in %s." % (
                 ledger.rollout_id, target, verdict, ledger.shown))
         return result
 
     def end(self, ledger, arguments):
-        """Close the run: whoever is still in flight now left without a verdict."""
+        """Close the run: nodes that are still in flight have no final state and are lost."""
         controller = self.controller()
 
         def close(transaction):

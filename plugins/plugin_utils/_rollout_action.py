@@ -1,7 +1,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the rollout actions share. They run on the controller; only rollout_step opens a connection to the node, and only for its own copies."""
+"""The base of the rollout actions, which run on the controller.
+
+Only rollout_gate and rollout_step connect to the node, for its claim and its copies of documents.
+"""
 
 from __future__ import annotations
 
@@ -63,14 +66,15 @@ class RolloutAction(ActionBase):
         raise NotImplementedError
 
     def unwritable(self, exc):
-        """What to say of a directory or file of the controller that cannot be used: whose it is, and the variable that says where it lies."""
+        """Return the message for a path of the controller that cannot be used, with the variable that sets it."""
         path, given = str(exc.filename or ""), self._task.args
         places = [(self.VARIABLES.get(key, key), os.path.abspath(os.path.expanduser(str(given[key])))) for key in ("dest", "textfile_dir", "artifact_dir")
                   if given.get(key)]
         if given.get("ledger") and not any(path.startswith(place) for dummy, place in places):
             places = [("rollout_ledger", path)]
         name = next((variable for variable, place in places if path.startswith(place)), places[-1][0] if places else "gpufleet_artifact_dir")
-        return "%s: %s cannot be used on the controller: %s. Give %s a directory that can be written." % (name, path or "it", exc.strerror or exc, name)
+        return "%s: %s cannot be used on the controller: %s. Set %s to a directory that can be written." % (
+            name, path or "it", exc.strerror or exc, name)
 
     @staticmethod
     def ledger(arguments, rollout_id=None):
@@ -86,32 +90,33 @@ class RolloutAction(ActionBase):
 
     @staticmethod
     def controller():
-        """The playbook's own process, as long as this task still belongs to it."""
+        """Return the identity of the playbook's process; refuse a task whose playbook has ended."""
         return owner.identify(_controller.require())
 
     def on_node(self, task_vars, **args):
-        """What node_claim answers on the node of the task."""
+        """Return the result of node_claim on the node of the task."""
         return self._execute_module(module_name="gpufleet.lifecycle.node_claim", module_args=args, task_vars=task_vars)
 
     def tell(self, ledger, arguments, now=False, idle=False):
-        """Bring the reports up to date and see to the webhook, after something was written, or when IDLE. Returns the report if it was asked for NOW."""
+        """Update the reports and notify the webhook, after a write or when IDLE. Returns the report if NOW."""
         doc = publish.refresh(ledger, now, idle, arguments.get("textfile_dir"), display.warning)
         outbox.kick(ledger, arguments.get("webhook"), idle, display.warning)
         return doc
 
     def say_brakes(self, ledger, found):
-        """Say what keeps nodes from starting, once for the whole rollout, and when that is over."""
+        """Print what keeps nodes from starting, once for the whole rollout, and when that has ended."""
         path = ledger.path("brakes.lock")
         try:
             with files.locked(path, 0.0) as handle:
                 if handle is None:
-                    return  # somebody else is about to say it
+                    return  # another process prints it
                 before = files.read_json(handle).get("brakes") or []
                 if before == found:
                     return
                 files.write_json(handle, {"brakes": found})
         except OSError as exc:
-            display.warning("What holds rollout %s is not said here: %s" % (ledger.rollout_id, exc))
+            display.warning("What keeps nodes of rollout %s from starting is not printed here: %s" % (
+                ledger.rollout_id, exc))
             return
         for line in [line for line in found if line not in before] or ([] if found else ["Nodes may start again."]):
             self.say(line)
@@ -122,24 +127,24 @@ class RolloutAction(ActionBase):
 
 
 def owned_view(transaction, ledger, identity):
-    """The view of a rollout that this controller runs; anybody else is refused, and so is what is left of this one after its end."""
+    """Return the view of a rollout that this controller runs; refuse other controllers, and tasks of an ended run."""
     _controller.require()
     run = owner.require(transaction, ledger.rollout_id, identity)
     if transaction.view.run != run:
         raise owner.OwnerError(
-            "Rollout %s was planned again meanwhile; this run may not go on with it." % ledger.rollout_id
+            "Rollout %s was planned again meanwhile, so this run may not continue it." % ledger.rollout_id
         )
     return transaction.view
 
 
 def progress(view, node, text):
-    """C([3/4] gpu-r1-2: install)."""
+    """Return a line of progress, such as C([3/4] gpu-r1-2: install)."""
     found = view.nodes.get(node)
     return "[%s/%d] %s: %s" % (found.went if found is not None and found.went else "-", view.total, node, text)
 
 
 def numbers(view):
-    """Where the rollout stands, for whoever shows its progress."""
+    """Return the status of the rollout in numbers, for a display of its progress."""
     policy = view.policy
     return {
         "counts": view.nodes.count(),

@@ -146,7 +146,10 @@ def test_a_controller_with_another_ledger_is_refused_by_the_plan_and_by_the_node
     one.gate()
     before = claim_of(one)
     refused = two.gate(rollout_id=rollout_id)
-    assert refused["failed"] and "a: it was not taken: it is held by rollout r1 (attempt 1, begun on " in refused["msg"]
+    assert (
+        refused["failed"]
+        and "a: it could not be claimed: it is held by rollout r1 (attempt 1, begun on " in refused["msg"]
+    )
     assert "since %s, of another ledger. Nothing was changed" % before["time"] in refused["msg"], refused["msg"]
     assert two.node(rollout_id=rollout_id).state == "failed" and two.node(rollout_id=rollout_id).failure == "soft"
     assert two.gate("b", rollout_id=rollout_id)["answer"] == "go"
@@ -208,7 +211,12 @@ def test_a_node_that_cannot_keep_its_claim_is_not_changed(one):
     one.plan()
     (one.nodes / "a").write_text("no directory")
     refused = one.gate()
-    assert refused["failed"] and "a: it was not taken: " in refused["msg"] and "is no directory" in refused["msg"] and one.node().state == "failed"
+    assert (
+        refused["failed"]
+        and "a: it could not be claimed: " in refused["msg"]
+        and "is no directory" in refused["msg"]
+        and one.node().state == "failed"
+    )
 
 
 def test_a_node_whose_claim_cannot_be_read_is_not_planned(one):
@@ -302,7 +310,7 @@ def test_by_hand_no_node_is_taken_from_a_rollout_and_none_is_claimed(one, check)
     one.plan()
     one.gate()
     refused = one.act(rollout_gate, "a", check, mode="none", claim_dir="x")
-    assert refused["failed"] and "a cannot be taken by hand: it is held by rollout r1" in refused["msg"]
+    assert refused["failed"] and "a cannot be taken outside of its rollout: it is held by rollout r1" in refused["msg"]
     (one.nodes / "a" / "claim.json").write_text("{")
     assert "it is not JSON" in one.act(rollout_gate, "a", check, mode="none", claim_dir="x")["msg"]
 

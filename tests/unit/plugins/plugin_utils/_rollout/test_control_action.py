@@ -92,7 +92,7 @@ def test_a_lock_that_nobody_holds_is_none_to_break(ledger):
     planned(ledger, UNSEEN, ago_s=3600)
     ledger.transact(lambda transaction: owner.release(transaction, UNSEEN))
     result = say(ledger, "break_lock")
-    assert result["failed"] and result["msg"] == "Nobody holds rollout r1: there is no lock to break."
+    assert result["failed"] and result["msg"] == "No controller runs rollout r1."
 
 
 def test_what_another_rollout_left_in_flight_is_refused_until_it_is_finished_or_given_up(ledger, tmp_path, url):

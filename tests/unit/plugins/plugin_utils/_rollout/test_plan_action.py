@@ -98,7 +98,7 @@ def act(tmp_path, url):
 def test_a_version_of_the_command_line_that_is_not_the_plans_is_refused(act):
     refused = act(given_version="3.0")
     assert refused["failed"] and refused["msg"].startswith(
-        "nvidia_driver_version is 3.0 on the command line (-e), which goes before everything, and the plan takes a to 2.0.")
+        "nvidia_driver_version is 3.0 on the command line (-e), which overrides the plan's version of a; expected 2.0.")
     assert not act(given_version="2.0").get("failed")
 
 
@@ -419,9 +419,8 @@ def test_a_rollback_that_is_over_is_not_undone_by_itself(act):
     assert act(**back)["rollout_id"] == "rollback-r1"
     act(plugin=rollout_report, end=True, rollout_id="rollback-r1")
     refused = act(**back)
-    assert refused["failed"] and refused["msg"] == (
-        "The last rollout, rollback-r1, was itself a rollback, and is over: name the one to undo with rollback_of, such as "
-        "rollback_of=r1. Nothing was changed.")
+    assert refused["failed"] and "rollback-r1, was itself a rollback" in refused["msg"]
+    assert "rollback_of=r1" in refused["msg"] and "Nothing was changed" in refused["msg"]
     assert not act(**dict(back, undo="r1")).get("failed")
 
 

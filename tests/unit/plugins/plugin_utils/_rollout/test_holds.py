@@ -133,13 +133,13 @@ def test_a_kept_answer_that_cannot_be_read_is_asked_again(server, tmp_path, junk
 
 def test_somebody_who_asks_and_never_ends_lets_the_others_wait(server, tmp_path, monkeypatch):
     queries, path = [query(server, timeout=0.1)], str(tmp_path / "holds")
-    monkeypatch.setattr(files, "alone", _nobody_lets_go)
+    monkeypatch.setattr(files, "locked", _never_released)
     assert holds.answers(path, queries, 15) is None
     names, why = holds.verdict(holds.wanted(queries), queries, None, 600, 15, time.time())
     assert names == ["alerts"] and "has no answer" in why
 
 
-class _nobody_lets_go:
+class _never_released:
     def __init__(self, path, patience_s):
         assert patience_s < 10
 

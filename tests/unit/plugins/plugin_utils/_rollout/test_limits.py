@@ -32,7 +32,7 @@ def test_what_is_no_amount(value):
         ({"max_draining": 0}, "rollout_max_draining is 0"),
         ({"failure_percent": "200"}, "rollout_failure_percent is '200'"),
         ({"failure_classes": {"hard": 0}}, "rollout_failure_classes.hard is 0"),
-        ({"failure_classes": {"bad": 1}}, "rollout_failure_classes names bad; known: sick, soft, hard, lost"),
+        ({"failure_classes": {"bad": 1}}, "rollout_failure_classes names bad; expected one of: sick, soft, hard, lost"),
         ({"failure_classes": [1]}, "expected a dictionary"),
         ({"domain_caps": {"rack": "x"}}, "rollout_domain_caps.rack is 'x'"),
         ({"growth_start": 0}, "rollout_growth_start is 0"),
@@ -41,7 +41,7 @@ def test_what_is_no_amount(value):
         ({"ticket_s": 5}, "rollout_ticket_s is 5"),
         ({"common_cause": "x"}, "rollout_common_cause is 'x'"),
         ({"on_failure": "shrug"}, "rollout_on_failure is 'shrug'; expected rollback, quarantine or stop"),
-        ({"typo": 1}, "unknown entry typo"),
+        ({"typo": 1}, "unknown limit typo"),
     ],
 )
 def test_limits_that_nobody_can_follow_are_named(given, words):

@@ -452,7 +452,7 @@ def test_one_canary_of_a_stratum_is_enough_also_when_it_was_in_flight():
     ],
 )
 def test_a_canary_that_cannot_go_is_said_before_anybody_goes(probe, words):
-    with pytest.raises(plan.PlanError, match=words + ".*repaired.*rollout_canaries.*Nothing was changed"):
+    with pytest.raises(plan.PlanError, match=words + ".*Repair.*rollout_canaries.*Nothing was changed"):
         plan.build("2.0", probes("a-r1") + [probe], POLICY, canaries=["c"])
 
 

@@ -180,10 +180,10 @@ def test_forks_for_all_that_may_be_in_flight(act, policy, forks, needed):
     "options, words",
     [
         ({"canaries_per_stratum": -1}, "rollout_canaries_per_stratum is -1; expected a number of at least 0"),
-        ({"canaries_per_stratum": 3}, "rollout_canaries_per_stratum is 3, and the rollout has 2 nodes; expected at most as many"),
+        ({"canaries_per_stratum": 3}, "rollout_canaries_per_stratum is 3, and the rollout has 2 nodes; expected at most this number"),
         ({"canaries": ["a", "a"]}, "rollout_canaries names a twice"),
         ({"canaries": ["a", "z"]}, "not in this rollout: z"),
-        ({"canaries": ["a"], "canary_failures": 2}, "rollout_canary_failures is 2, and there is 1 canary; expected at most as many"),
+        ({"canaries": ["a"], "canary_failures": 2}, "rollout_canary_failures is 2, and there is 1 canary; expected at most this number"),
         ({"canary_failures": -1}, "rollout_canary_failures is -1"),
         ({"canary_soak_s": -5}, "rollout_canary_soak_s is -5"),
         ({"hold_age_s": -1}, "rollout_hold_age_s is -1; expected 0 to 3600 seconds"),

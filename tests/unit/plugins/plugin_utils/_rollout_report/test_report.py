@@ -690,9 +690,10 @@ class TestPublish:
         publish.refresh(ledger)
         ledger.transact(lambda transaction: transaction.append("step", run="run1", node="a1", step="reboot"))
         asked = []
-        alone = publish.places.alone
+        locked = publish.places.locked
         with alone(ledger.path("report.lock"), 0):
-            monkeypatch.setattr(publish.places, "alone", lambda path, patience_s: asked.append(patience_s) or alone(path, patience_s))
+            monkeypatch.setattr(
+                publish.places, "locked", lambda path, patience_s: asked.append(patience_s) or locked(path, patience_s))
             assert publish.refresh(ledger) is None
         assert len(asked) == 1 and asked[0] <= 1, "no longer than it takes to write"
 

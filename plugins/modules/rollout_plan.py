@@ -44,7 +44,7 @@ options:
     type: str
     default: ''
   targets:
-    description: A version for each node by its name; O(target) goes before it. A node of O(layouts) needs none, and keeps the version that it has.
+    description: A version for each node by its name, if O(target) is empty. A node of O(layouts) needs none.
     type: dict
     default: {}
   layouts:
@@ -185,7 +185,7 @@ options:
     type: int
     default: 14400
   on_failure:
-    description: What the role C(gpu_node_upgrade) is told to do with a node that fails, as a part of what is approved and of the record.
+    description: What the role C(gpu_node_upgrade) does with a failed node, for the approval and the record.
     type: str
     choices: [rollback, quarantine, stop]
     default: rollback

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The state of each node before a rollout, from the results of the tasks that looked at it. Pure."""
+"""The state of each node before a rollout, from the results of the tasks that read it. Pure."""
 
 from __future__ import annotations
 

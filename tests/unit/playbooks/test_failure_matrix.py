@@ -76,7 +76,7 @@ def within(fleet, budget):
             {"half_installs": [NEW], "cannot_install": [OLD]},
             3,
             "quarantined",
-            "the build of 2.0.1 failed; it was not put back",
+            "the build of 2.0.1 failed; its rollback failed",
             r"stop \(a[12], a[12] failed in the same way \(install: the build of ",
             id="failure inside a rescue",
             marks=ALSO_NEWEST,

@@ -346,7 +346,10 @@ def test_a_node_that_cannot_be_put_back_is_quarantined_and_holds_its_slot(fleet)
     result = fleet.run("upgrade", rollout_failure_budget=3)
     assert result.rc == 2
     assert result.states == {"a1": "quarantined", "a2": "pending"}
-    assert "the build of 2.0.1 failed; it was not put back: the build of 1.0.1 failed" in result.report["nodes"]["a1"]["reason"]
+    assert (
+        "the build of 2.0.1 failed; its rollback failed: the build of 1.0.1 failed"
+        in result.report["nodes"]["a1"]["reason"]
+    )
     marker = json.loads((fleet.nodes / "a1" / "state" / "quarantine.json").read_text())
     assert (marker["node"], marker["version"], marker["previous_version"]) == ("a1", NEW, OLD)
     assert fleet.read("a1")["running"] == []

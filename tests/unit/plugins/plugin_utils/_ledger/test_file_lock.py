@@ -33,7 +33,7 @@ def hold(path, has_it, until):
 
 @pytest.fixture
 def other(path):
-    """Another process that has the turn; what ends it."""
+    """Another process that has the lock, and the event that ends it."""
     has_it, until = FORK.Event(), FORK.Event()
     process = FORK.Process(target=hold, args=(path, has_it, until))
     process.start()
@@ -64,15 +64,15 @@ def test_one_at_a_time(path, tmp_path):
     assert counter.read_text() == "80" and os.stat(path).st_mode & 0o777 == 0o600
 
 
-def test_who_holds_it_for_too_long_is_named(path, other):
+def test_a_process_that_holds_it_for_too_long_is_named(path, other):
     process, dummy = other
     with pytest.raises(file_lock.FileLockError, match="process %d has held %s for more than 1 s" % (process.pid, path)):
         with file_lock.hold(path, 1):
-            raise AssertionError("two have the turn")
+            raise AssertionError("two have the lock")
 
 
-def test_it_is_waited_for_as_long_as_turns_are_taken(path, other, monkeypatch):
-    """Others take theirs, longer altogether than the patience: at each look at the clock another minute has passed, and somebody had the turn."""
+def test_a_process_waits_as_long_as_others_acquire_the_lock(path, other, monkeypatch):
+    """Other processes hold the lock, in total longer than the patience. At each check another minute has passed."""
     looks = itertools.count(1)
 
     def clock():
@@ -88,12 +88,12 @@ def test_it_is_waited_for_as_long_as_turns_are_taken(path, other, monkeypatch):
         assert next(looks) > 6
 
 
-def test_nobody_waits_for_longer_than_the_patience_where_no_turn_is_taken(path, other, monkeypatch):
+def test_a_process_waits_no_longer_than_the_patience_if_no_other_acquires_the_lock(path, other, monkeypatch):
     looks = itertools.count(1)
     monkeypatch.setattr(file_lock, "LOOK_S", 0.01)
     monkeypatch.setattr(file_lock.time, "monotonic", lambda: 60.0 * next(looks))
     with pytest.raises(file_lock.FileLockError), file_lock.hold(path, 100):
-        raise AssertionError("two have the turn")
+        raise AssertionError("two have the lock")
     assert next(looks) < 6
 
 
@@ -114,7 +114,7 @@ def test_one_that_gave_up_takes_nothing_later(path, other):
             pass
 
 
-def test_the_ledger_says_who_keeps_it_waiting_and_decides_nothing(tmp_path):
+def test_the_ledger_names_the_process_that_holds_the_lock_and_decides_nothing(tmp_path):
     url = "sqlite:///%s/ledger.sqlite" % tmp_path
     store.Store(url).transact("r", lambda connection, repeated: None)
     has_it, until = FORK.Event(), FORK.Event()
@@ -135,10 +135,10 @@ def test_the_ledger_says_who_keeps_it_waiting_and_decides_nothing(tmp_path):
     with store.Store(url).reading() as connection:
         assert connection is not None
     store.Store(url).transact("r", lambda connection, repeated: done.append(3))
-    assert done == [3], "a reader gives its turn back"
+    assert done == [3], "a reader releases the lock"
 
 
-def test_what_lies_beside_a_ledger_is_told_and_the_queue_may_go_while_nobody_uses_the_ledger(tmp_path):
+def test_the_files_of_a_ledger_are_documented_and_the_lock_may_be_removed_while_it_is_not_used(tmp_path):
     database = store.Store("sqlite:///%s/ledger.sqlite" % tmp_path)
     table = database.table["rollout"]
     database.transact("r", lambda connection, repeated: connection.execute(table.insert().values(rollout_id="r")))

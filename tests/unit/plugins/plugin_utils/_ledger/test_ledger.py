@@ -68,7 +68,7 @@ def test_what_was_written_is_there_for_the_next_one(ledger, tmp_path, url):
 
 
 def test_no_transaction_is_open_while_a_story_is_read(ledger, tmp_path, url, monkeypatch):
-    """Who makes a report of many events keeps no node from writing meanwhile."""
+    """A report of many events does not keep nodes from writing meanwhile."""
     ledger.transact(lambda transaction: plan(transaction, "a", "b"))
     for number in range(5):
         ledger.transact(
@@ -144,7 +144,7 @@ def test_the_stored_nodes_answer_as_those_in_memory_do(ledger):
         assert stored.get("stranger") is None and stored.orphaned() == [] and stored.canaries() == []
 
     events = ledger.events()
-    ledger.events = lambda: events  # SQLite lets nobody look while the transaction is open
+    ledger.events = lambda: events  # SQLite allows no other reader while the transaction is open
     ledger.transact(compare)
 
 
@@ -474,7 +474,7 @@ def test_a_file_that_waiting_does_not_mend_is_told_at_once(tmp_path, text):
 
 
 def planned_again(ledger, probes, policy=None, run="s", **arguments):
-    """What rollout_plan does in its transaction."""
+    """Plan as rollout_plan does in its transaction."""
 
     def work(transaction):
         made = planning.build("2.0", probes, policy or limits.complete({}, len(probes)), transaction.view, **arguments)

@@ -112,7 +112,7 @@ RECORDED = dict(FULL, pid=7, started=70)
         ({}, {}, 70, "alive"),
         ({}, {}, 71, "dead"),  # the pid was used again
         ({}, {}, owner.GONE, "dead"),
-        ({}, {}, None, "unknown"),  # hidepid, or no /proc: it is there, and nobody tells which one it is
+        ({}, {}, None, "unknown"),  # hidepid, or no /proc: the process exists, and its identity is unknown
         ({"started": None}, {}, 70, "unknown"),
         ({"started": None}, {}, owner.GONE, "dead"),
         ({"pid": 1}, {}, 70, "unknown"),  # what stands for the parent of a process whose own one has died
@@ -138,7 +138,9 @@ def test_a_process_whose_status_is_hidden_is_neither_gone_nor_known(tmp_path):
     assert owner.seen(os.getpid()) == owner.start_ticks(os.getpid())
 
 
-def test_without_a_process_table_a_living_controller_is_refused_until_it_was_silent_and_somebody_says_so(other, tmp_path):
+def test_without_a_process_table_a_living_controller_is_refused_until_it_was_silent_and_an_operator_confirms(
+    other, tmp_path
+):
     record = {"owner": other[1], "time": timestamp(LONG_AGO), "heartbeat": timestamp(LONG_AGO)}
     assert "rollout_break_lock=true" in owner.refusal("x", record, [], True, NOW, proc=str(tmp_path))
     assert owner.refusal("x", record, [], True, NOW, break_lock=True, proc=str(tmp_path)) == ""
@@ -259,7 +261,7 @@ def test_who_asks_shows_that_it_lives_but_not_all_the_time(ledger):
     assert beats == ["2026-01-01T00:00:00.000Z", "2026-01-01T00:00:31.000Z", "2026-01-01T00:00:31.000Z"]
 
 
-def test_a_run_that_ended_holds_nobody_up(ledger):
+def test_a_run_that_ended_blocks_no_other(ledger):
     claim(ledger, "run1", ["a"], unseen())
     ledger.transact(lambda transaction: owner.release(transaction, unseen()))
     claim(ledger, "run2", ["a"], me())

@@ -81,7 +81,7 @@ def test_the_reason_of_the_failed_step_stays():
     assert [(step.name, step.status) for step in node.steps] == [("validate", "failed"), ("rollback_install", "ok")]
 
 
-def test_another_plan_begins_anew_and_ends_what_was_open():
+def test_another_plan_starts_again_and_ends_open_steps():
     events = [
         plan_event("a", "b", "c"),
         grant("a"),
@@ -113,7 +113,7 @@ def test_another_plan_begins_anew_and_ends_what_was_open():
     )
 
 
-def test_a_node_that_was_drained_in_vain_is_pending_again():
+def test_a_node_that_was_drained_and_resumed_is_pending_again():
     events = [plan_event("a"), grant("a"), event("step", "a", 2, step="drain"), event("state", "a", 3, state="pending", reason="the budget is spent")]
     node = reduce(events).nodes.get("a")
     assert (node.state, node.ticket, node.went, node.ended, node.failure, node.reason) == ("pending", None, None, None, "", "the budget is spent")
@@ -341,5 +341,5 @@ def test_a_node_in_flight_to_another_version_is_told_apart(to, diverted):
     )
 
 
-def test_when_a_node_began_is_when_it_was_given_leave_to_drain():
+def test_a_node_began_with_its_grant_to_drain():
     assert reduce([plan_event("a"), grant("a", second=3), grant("a", "down", 4)]).nodes.get("a").began == TIME % 3

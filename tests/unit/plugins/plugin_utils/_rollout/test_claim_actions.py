@@ -88,7 +88,7 @@ def two(tmp_path):
     return Controller(tmp_path / "two", "sqlite:///%s" % (tmp_path / "two.sqlite"), tmp_path / "nodes")
 
 
-def test_a_node_is_taken_with_leave_and_given_up_when_it_is_done(one):
+def test_a_node_is_claimed_with_its_ticket_and_released_when_it_is_done(one):
     made = one.plan()
     assert not made.get("failed") and claim_of(one) is None
     answer = one.gate()
@@ -140,7 +140,7 @@ def test_a_node_that_cannot_give_up_its_claim_is_done_all_the_same(one):
 
 @pytest.mark.parametrize("rollout_id", ["r1", "r2"])
 def test_a_controller_with_another_ledger_is_refused_by_the_plan_and_by_the_node(one, two, rollout_id):
-    early = two.plan(rollout_id=rollout_id)  # when nobody had the node
+    early = two.plan(rollout_id=rollout_id)  # when no rollout had the node
     assert not early.get("failed")
     one.plan()
     one.gate()
@@ -181,10 +181,10 @@ def test_what_was_given_up_is_one_claim_and_not_the_next(one, two):
     assert refused["failed"] and "held by rollout r1 (attempt 2" in refused["msg"]
 
 
-def test_a_ledger_that_was_made_anew_is_another_one(one, tmp_path):
+def test_a_ledger_that_was_created_again_is_another_one(one, tmp_path):
     one.plan()
     one.gate()
-    one.url = "sqlite:///%s" % (tmp_path / "anew.sqlite")
+    one.url = "sqlite:///%s" % (tmp_path / "new.sqlite")
     refused = one.plan()
     assert refused["failed"] and "held by rollout r1" in refused["msg"] and "in another ledger" in refused["msg"]
     assert one.plan(check=True)["failed"], "with no ledger at all"
@@ -226,7 +226,7 @@ def test_a_node_whose_claim_cannot_be_read_is_not_planned(one):
     assert made["order"] == ["b"] and made["nodes"]["a"]["state"] == "failed" and "it is not JSON" in made["nodes"]["a"]["reason"]
 
 
-def test_a_quarantined_node_is_left_out_and_refuses_nobody(one, two):
+def test_a_quarantined_node_is_left_out_and_refuses_no_other(one, two):
     one.plan()
     one.gate()
     one.step(state="quarantined")
@@ -279,7 +279,7 @@ def test_a_claim_that_was_not_read_counts_as_one_that_is_held(one):
 
 
 def resumed(one):
-    """A node whose services were stopped when its controller died, planned anew."""
+    """A node whose services were stopped when its controller died, planned again."""
     one.plan()
     one.gate()
     one.gate(phase="down", step="stop", claim_dir=None)

@@ -88,7 +88,7 @@ def test_the_lock_of_one_that_lives_is_not_broken(ledger, who, ago_s, words):
     assert "ended" not in ledger.owner() and [event["event"] for event in ledger.events()] == ["plan"]
 
 
-def test_a_lock_that_nobody_holds_is_none_to_break(ledger):
+def test_a_lock_without_a_holder_cannot_be_broken(ledger):
     planned(ledger, UNSEEN, ago_s=3600)
     ledger.transact(lambda transaction: owner.release(transaction, UNSEEN))
     result = say(ledger, "break_lock")

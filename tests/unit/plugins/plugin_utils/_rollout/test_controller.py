@@ -82,7 +82,7 @@ def kill(process):
 
 
 def _ask_twice(directory):
-    """Who the controller is, at once and when told to ask again."""
+    """The identity of the controller, cached and read again."""
     write(directory / "first", owner.identify(_controller.require()))
     until((directory / "again").exists)
     try:
@@ -91,7 +91,7 @@ def _ask_twice(directory):
         write(directory / "second", str(exc))
 
 
-def test_a_worker_names_its_playbook_and_nobody_once_that_is_gone(playbook, tmp_path):
+def test_a_worker_names_its_playbook_and_no_process_once_that_is_gone(playbook, tmp_path):
     process = playbook(_ask_twice, tmp_path)
     until(lambda: read(tmp_path / "first"))
     assert read(tmp_path / "first") == owner.identify(process.pid)
@@ -116,7 +116,7 @@ def test_who_the_controller_is(parent, ppid, mine, expected):
 
 
 def _begin(directory, url, beat_s):
-    """What the task Plan does, in a worker that ends after it."""
+    """Plan as the task does, in a worker that ends after it."""
     who, ledger = owner.identify(_controller.require()), Ledger(str(directory), "r1", url)
     names = ["a"]
 
@@ -150,7 +150,9 @@ def test_the_ledger_hears_of_a_controller_whose_tasks_take_long_and_not_of_a_dea
         until(lambda since=before: beaten(ledger, since))
     events = ledger.events()
     assert os.getsid(helper) == helper, "no signal of a terminal reaches it"
-    assert {os.readlink("/proc/%d/fd/%s" % (helper, fd)) for fd in ("0", "1", "2")} == {"/dev/null"}, "nobody waits for the end of its output"
+    assert {os.readlink("/proc/%d/fd/%s" % (helper, fd)) for fd in ("0", "1", "2")} == {"/dev/null"}, (
+        "no process waits for the end of its output"
+    )
     kill(process)
     until(lambda: not runs(helper))
     last = ledger.owner()["heartbeat"]
@@ -189,7 +191,7 @@ def test_the_task_plan_leaves_it_behind(playbook, tmp_path, url):
     assert read(tmp_path / "started") == ["r1", owner.identify(process.pid), read(tmp_path / "planned")["run"]]
 
 
-def test_a_ledger_that_was_removed_is_not_made_anew(playbook, tmp_path):
+def test_a_ledger_that_was_removed_is_not_created_again(playbook, tmp_path):
     where = tmp_path / "rollouts" / "ledger.sqlite"
     playbook(_begin, tmp_path, "sqlite:///%s" % where, 0.2)
     until(lambda: read(tmp_path / "helper"))

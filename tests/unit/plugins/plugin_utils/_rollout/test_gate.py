@@ -86,7 +86,7 @@ def test_an_operators_word_keeps_no_node_down_that_was_left_so(field, value):
 
 
 @pytest.mark.parametrize("approved, diverted, expected", [("", False, "go"), ("", True, "stop"), ("f" * 64, True, "go"), (None, True, "go")])
-def test_a_node_left_down_goes_to_no_version_that_nobody_approved(approved, diverted, expected):
+def test_an_orphaned_node_goes_to_no_version_that_is_not_approved(approved, diverted, expected):
     view = view_of({"a": "down"}, ("a",))
     view.policy["approved"] = approved
     view.nodes.get("a").diverted = diverted
@@ -114,7 +114,7 @@ def test_a_node_never_goes_twice(own):
     assert ask(view_of({"a": own}, max_down=5, failure_budget=5)).answer == "stop"
 
 
-def test_a_stranger_is_skipped():
+def test_an_unknown_node_is_skipped():
     for phase in state.PHASES:
         assert ask(view_of({"a": "pending"}), "b", phase).answer == "skip"
 
@@ -146,7 +146,7 @@ def test_nodes_go_in_the_order_of_the_plan(states, max_down, present, expected, 
         ("draining", {"b": "lost"}, {"max_down": 2, "failure_budget": 9}, "go", "2 of 2"),
         ("draining", {"b": "lost"}, {"failure_budget": 9}, "stop", "out of service: b"),
         ("draining", {"b": "rolled_back"}, {}, "stop", "failure budget of 1 is spent by b"),
-        ("down", {"b": "rolled_back"}, {}, "go", "down already"),  # nobody is stopped in the middle
+        ("down", {"b": "rolled_back"}, {}, "go", "down already"),  # no node is stopped in the middle
         ("validating", {}, {}, "go", "down already"),
         ("pending", {}, {}, "stop", "no grant to drain"),
         ("done", {}, {}, "skip", "already done"),
@@ -158,7 +158,7 @@ def test_going_down(own, others, policy, expected, words):
     assert words in decision.reason
 
 
-def test_a_suspect_is_not_let_down_before_it_is_taken_up_again():
+def test_an_orphaned_node_may_not_go_down_before_a_new_grant_to_drain():
     assert ask(view_of({"a": "down"}, ("a",)), phase=state.DOWN).answer == "stop"
 
 
@@ -219,7 +219,7 @@ def test_a_failure_domain_keeps_most_of_its_nodes(others, expected, words):
     assert words in decision.reason
 
 
-def test_a_node_that_its_failure_domain_holds_back_holds_back_nobody_else():
+def test_a_node_that_its_failure_domain_holds_back_holds_back_no_other():
     domains = {"a": {"rack": "r1"}, "b": {"rack": "r1"}, "c": {"rack": "r2"}, "d": {"rack": "r3"}}
     view = view_of({"a": "down", "b": "pending", "c": "pending", "d": "pending"}, domains=domains, max_down=2, domain_caps={"rack": 1})
     assert [ask(view, name).answer for name in "bcd"] == ["wait", "go", "wait"]
@@ -256,7 +256,7 @@ def test_a_draining_node_that_an_operator_skips_does_not_go_down():
     assert ask(view, phase=state.DOWN) == gate.Decision("stop", "skipped by kim: busy")
 
 
-def test_nobody_starts_without_the_approval_of_exactly_this_plan():
+def test_no_node_starts_without_the_approval_of_exactly_this_plan():
     for approved, expected in ((None, "go"), ("f" * 64, "go"), ("", "stop"), ("e" * 64, "stop")):
         view = view_of({"a": "pending", "b": "draining"}, max_down=3, approved=approved)
         assert ask(view).answer == expected
@@ -264,7 +264,7 @@ def test_nobody_starts_without_the_approval_of_exactly_this_plan():
     assert "rollout_approve=ffffffffffff" in ask(view).reason
 
 
-def test_nobody_starts_outside_of_the_maintenance_window():
+def test_no_node_starts_outside_of_the_maintenance_window():
     windows = [{"days": ["sat"], "from": "22:00", "to": "23:30"}]
     view = view_of({"a": "pending", "b": "draining", "c": "down"}, max_down=5, windows=windows, node_s=1200)
     early, late = SATURDAY - datetime.timedelta(hours=2), SATURDAY + datetime.timedelta(minutes=15)

@@ -106,7 +106,7 @@ def test_no_history_takes_more_down_than_allowed(start, policy, moves):
     taken_up=strategies.booleans(),
 )
 def test_a_rollout_always_comes_to_an_end(count, policy, outcomes, orphaned, canaries, taken_up):
-    """Everybody asks in turn and those in flight end in turn: in the end nobody waits."""
+    """All nodes ask in turn and those in flight end in turn: at the end no node waits."""
     names = ["n%02d" % number for number in range(count)]
     policy = limits.complete(policy, 10)
     view = view_of(

@@ -87,13 +87,13 @@ def test_everything_else_lets_them_wait(server, tmp_path, answer, words):
     assert time.monotonic() - begun < 300
 
 
-def test_nobody_there_lets_them_wait(server, tmp_path):
+def test_without_a_server_nodes_wait(server, tmp_path):
     server.stop()
     names, why = found(tmp_path / "holds", [query(server)])
     assert names == ["alerts"] and "refused" in why.lower()
 
 
-def test_a_name_that_nobody_knows_lets_them_wait(server, tmp_path):
+def test_with_an_unknown_host_name_nodes_wait(server, tmp_path):
     names, why = found(tmp_path / "holds", [query(server, url="http://prometheus.invalid:9090")])
     assert names == ["alerts"] and "prometheus.invalid:9090" in why
 
@@ -131,7 +131,7 @@ def test_a_kept_answer_that_cannot_be_read_is_asked_again(server, tmp_path, junk
     assert found(tmp_path / "holds", [query(server)])[0] == ["alerts"] and len(server.requests) == 1
 
 
-def test_somebody_who_asks_and_never_ends_lets_the_others_wait(server, tmp_path, monkeypatch):
+def test_a_process_that_never_finishes_lets_the_others_wait(server, tmp_path, monkeypatch):
     queries, path = [query(server, timeout=0.1)], str(tmp_path / "holds")
     monkeypatch.setattr(files, "locked", _never_released)
     assert holds.answers(path, queries, 15) is None
@@ -166,7 +166,7 @@ class TestVerdict:
         assert holds.verdict(self.POLICY, self.QUERIES, self.answer(["clear", ""], -5), 600, 15, 1000.0)[0] == ["a"], "from the future"
 
     @pytest.mark.parametrize("queries", [[], [dict(QUERIES[0], query="vector(1) == 0")], [dict(QUERIES[0], name="b")]])
-    def test_a_task_that_lacks_a_query_of_the_plan_gives_no_leave(self, queries):
+    def test_a_task_that_lacks_a_query_of_the_plan_grants_no_ticket(self, queries):
         names, why = holds.verdict(self.POLICY, queries, self.answer(["clear", ""]), 600, 15, 1000.0)
         assert names == ["a"] and "part of the plan" in why
 

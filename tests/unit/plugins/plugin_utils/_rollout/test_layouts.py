@@ -155,7 +155,7 @@ def test_what_a_look_at_the_layout_says(look, expected):
     {"name": "halves", "configs": HALVES["config"], "file": "/x"}, {"name": "havles", "configs": HALVES["config"]},
     {"name": "halves", "configs": {"version": "v9"}}, {"name": "halves", "configs": "halves"}, {"name": "broken", "file": "/x"},
 ])
-def test_a_layout_that_nobody_can_read_is_refused(given):
+def test_a_layout_that_cannot_be_read_is_refused(given):
     with pytest.raises(PlanError, match=r"\ba\b"):
         layouts.wanted({"a": given}, lambda path: HALVES["config"])
 

@@ -44,7 +44,7 @@ def test_what_is_no_amount(value):
         ({"typo": 1}, "unknown limit typo"),
     ],
 )
-def test_limits_that_nobody_can_follow_are_named(given, words):
+def test_invalid_limits_are_named(given, words):
     with pytest.raises(limits.LimitError, match=words):
         limits.complete(given, 10)
 

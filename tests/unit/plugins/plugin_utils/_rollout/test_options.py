@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What users may give as variables of the rollout's playbooks: what is empty is the default, what is wrong is named, and nothing ends in a traceback."""
+"""The variables of the rollout's playbooks: empty is the default, invalid is named, and nothing ends in a traceback."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ LOADS = {"i": False, "u": None, "w": True}
         ("a1i a2i a3i", "a1i a2i a3i"),
         ("a1w a2w a3w", "a1w a2w a3w"),
         ("a1w a2i a3w a4i", "a2i a4i a1w a3w"),
-        # Racks keep their turns, whoever is idle in the other one.
+        # Racks keep their positions, whatever is idle in the other one.
         ("a1w a2w b1i b2i", "a1w b1i a2w b2i"),
         ("a1w a2i b1w b2i", "a2i b2i a1w b1w"),
         ("a1w a2w a3i b1i", "a3i b1i a1w a2w"),
@@ -205,7 +205,7 @@ KEPT_OUT = [state.Step("drain", "t"), state.Step("stop", "t"), state.Step("valid
 @pytest.mark.parametrize(
     "version, steps, marker, finished, planned, taken_up, again",
     [
-        # It had leave to serve with the version: it only has to serve.
+        # It had a ticket to serve with the version: only the resume is left.
         ("2.0", KEPT_OUT, "", "t", "validating", True, "the resume in its schedulers failed"),
         ("2.0", KEPT_OUT, "", None, "validating", True, "the resume in its schedulers failed"),
         (
@@ -217,7 +217,7 @@ KEPT_OUT = [state.Step("drain", "t"), state.Step("stop", "t"), state.Step("valid
             True,
             "the resume in its schedulers failed",
         ),
-        # Somebody else changed it since, or it was put back: it goes as any other, whether or not its run ended.
+        # It was changed by hand since, or rolled back: it starts as any other node, whether or not its run ended.
         ("1.0", KEPT_OUT, "", "t", "pending", False, "quarantined, they said no"),
         (
             "1.0",
@@ -292,7 +292,7 @@ def test_bad_input_is_named(arguments, words):
 
 
 @pytest.mark.parametrize("value", state.IN_FLIGHT)
-def test_a_node_in_flight_is_not_forgotten_because_somebody_left_it_out(value):
+def test_a_node_in_flight_that_is_left_out_is_not_forgotten(value):
     with pytest.raises(plan.PlanError, match=r"z was in flight \(%s\) when its controller died, and is not among the nodes of this run" % value):
         plan.build("2.0", probes("a-r1"), POLICY, previous=before("z", value))
     made = plan.build("2.0", probes("a-r1"), POLICY, previous=before("z", value), abandoned=["z"])
@@ -403,7 +403,7 @@ def test_the_plan_for_people():
 
 
 def story(*nodes, finished=None, **fields):
-    """What an earlier run of the rollout left behind."""
+    """The state that an earlier run of the rollout left."""
     view = state.Rollout(rollout_id="x", run="before", finished=finished, **fields)
     for node in nodes:
         view.nodes.put(dataclasses.replace(node, from_version=node.from_version or "1.0", to_version=node.to_version or "2.0"))
@@ -420,7 +420,7 @@ def test_a_canary_that_was_in_flight_when_its_controller_died_is_one_again(value
     assert plan.build("2.0", probes("a-r1", "z-r9"), POLICY, previous=story(state.Node("z-r9", value)), canaries=["z-r9"]).canaries == ["z-r9"]
 
 
-def test_nobody_goes_beside_a_canary_that_is_taken_up_again():
+def test_no_node_starts_beside_an_orphaned_canary():
     made = plan.build("2.0", probes("a-r1", "z-r9"), limits.complete({"max_down": 2, "canary_soak_s": 60}, 2), canaries=["z-r9"],
                       previous=story(state.Node("z-r9", "soaking", canary=True)))
     event = {"event": "plan", "run": "r", "time": "2026-01-01T00:00:00.000Z", "rollout_id": "x", "target": "2.0", "order": made.order, "nodes": made.nodes,
@@ -456,7 +456,7 @@ def test_a_canary_that_cannot_go_is_said_before_anybody_goes(probe, words):
         plan.build("2.0", probes("a-r1") + [probe], POLICY, canaries=["c"])
 
 
-def test_a_canary_that_is_where_it_should_go_stands_in_nobodys_way():
+def test_a_canary_at_its_target_holds_up_no_node():
     found = probes("a-r1") + [Probe("c", version="2.0", verdict="pass"), Probe("d", version="2.0")]
     made = plan.build("2.0", found, POLICY, previous=story(state.Node("d", "done")), canaries=["c", "d"])
     assert (made.order, made.canaries) == (["a-r1"], [])
@@ -474,7 +474,7 @@ GONE, MARKED = Probe("a", reachable=False), Probe("a", version="1.0", quarantine
         (MARKED, state.Node("a", "quarantined", failure="hard", signature="s"), ("quarantined", "hard", "s")),
         (MARKED, state.Node("a", "lost", failure="lost"), ("quarantined", "lost", "")),
         (GONE, state.Node("a", "lost", failure="sick"), ("lost", "sick", "")),  # it was so before the first run
-        (GONE, state.Node("a", "pending"), ("lost", "sick", "")),  # nobody had touched it
+        (GONE, state.Node("a", "pending"), ("lost", "sick", "")),  # it was not changed
         (GONE, state.Node("a", "done"), ("lost", "sick", "")),
         (MARKED, state.Node("a", "pending"), ("quarantined", "sick", "")),
         (Probe("a", version="1.0", error="dpkg"), state.Node("a", "rolled_back", failure="hard"), ("failed", "hard", "")),

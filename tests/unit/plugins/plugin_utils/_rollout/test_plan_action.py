@@ -193,7 +193,7 @@ def test_forks_for_all_that_may_be_in_flight(act, policy, forks, needed):
         ({"growth_start": 0}, "rollout_growth_start is 0"),
     ],
 )
-def test_options_that_nobody_can_follow_are_refused_before_anything_is_written(act, options, words):
+def test_invalid_options_are_refused_before_anything_is_written(act, options, words):
     result = act(**options)
     assert result.get("failed") and words in result["msg"], result
     assert "Nothing was changed" in result["msg"] and act.ledger.events() == []

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the ledger takes for the end of a node, and what it does not."""
+"""The proof that the ledger requires for the final state of a node."""
 
 from __future__ import annotations
 

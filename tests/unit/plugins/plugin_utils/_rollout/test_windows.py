@@ -79,7 +79,7 @@ def test_why_it_is_closed_and_when_it_opens():
         ([{"from": "22:00", "to": "23:00", "timezone": "Mars/Base"}], "timezone is 'Mars/Base'"),
     ],
 )
-def test_windows_that_nobody_can_follow_are_named(bad, words):
+def test_invalid_windows_are_named(bad, words):
     with pytest.raises(windows.WindowError, match=words):
         windows.check(bad)
 
@@ -118,7 +118,7 @@ def clock(minutes):
 
 
 def wall_says(window, now):
-    """Whether the window is open, by nothing but a look at the clock on the wall there."""
+    """Return True if the window is open, by local time alone."""
     wall = now.astimezone(zoneinfo.ZoneInfo(window["timezone"]))
     today, minutes = wall.date(), wall.hour * 60 + wall.minute
     opens, closes = (int(window[key][:2]) * 60 + int(window[key][3:]) for key in ("from", "to"))

@@ -141,7 +141,7 @@ def wait_for_writer(pid, pipe):
     raise AssertionError("it never opened the output")
 
 
-def test_whoever_reads_the_output_to_its_end_finds_the_report_closed(ledger, begin):
+def test_a_reader_of_the_whole_output_finds_the_report_closed(ledger, begin):
     process = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     controller = owner.identify(process.pid)
     ledger.transact(lambda transaction: transaction.hold(dict(transaction.owner, owner=controller)))
@@ -159,7 +159,7 @@ def test_a_playbook_that_ended_before_is_not_waited_for(ledger, playbook, begin)
     assert verdict(ledger) == "incomplete"
 
 
-def test_where_nobody_reads_any_more_nothing_is_raised():
+def test_without_a_reader_nothing_is_raised():
     read, write = os.pipe()
     os.close(read)
     closer.speak(write, ["x"])

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The webhook: what is told, that nothing is lost, that nothing is told twice where it can be known, and that nobody waits for it."""
+"""The webhook: nothing is lost, nothing is sent twice if the first arrival is known, and no task waits for it."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_a_sender_whose_lease_was_taken_stops(lite, server):
     assert not mine.run() and len(server.requests) == 1
 
 
-def test_the_lease_of_a_dead_process_is_nobodys(lite):
+def test_the_lease_of_a_dead_process_is_free(lite):
     dead = dict(owner.identify(os.getpid()), pid=2 ** 22 + 1, token="x")
     assert not outbox.taken({"sender": dead, "until": time.time() + 60}, time.time())
     live = dict(owner.identify(os.getpid()), token="x")
@@ -187,8 +187,8 @@ def test_the_lease_of_a_dead_process_is_nobodys(lite):
     assert not outbox.taken({"sender": live, "until": time.time() - 1}, time.time())
 
 
-def test_a_process_of_its_own_tells_it_and_nobody_waits(ledger, server):
-    """The server answers the first message when the caller has gone on; somebody who waited for it would give it up and repeat it."""
+def test_a_separate_process_sends_it_and_no_task_waits(ledger, server):
+    """The server answers the first message after the caller has continued; a caller that waited would send it again."""
     gone_on = threading.Event()
 
     def answer(number):
@@ -245,7 +245,7 @@ def test_without_a_webhook_or_news_nothing_is_started(lite, server, monkeypatch)
 
 
 @pytest.mark.parametrize("error", [OSError("no more processes"), store.StoreError("the database is away")])
-def test_what_goes_wrong_is_said_and_keeps_nobody(lite, server, monkeypatch, error):
+def test_an_error_is_reported_and_stops_nothing(lite, server, monkeypatch, error):
     def broken(*args):
         raise error
 

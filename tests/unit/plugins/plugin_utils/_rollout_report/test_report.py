@@ -106,7 +106,7 @@ class TestDocument:
         change(made)
         assert words in document(made, ended=False)[0]["reasons"]
 
-    def test_a_plan_that_nobody_approved_says_so(self):
+    def test_a_plan_without_approval_says_so(self):
         made = Story("a1")
         made.events[0]["policy"]["approved"] = ""
         assert "This plan is not approved, so no node starts." in document(made, False)[0]["reasons"]
@@ -190,7 +190,7 @@ def again(made, names, keep=(), **states):
 
 
 class TestEarlierRuns:
-    """What a run before found and did stays in the report, whatever the next one is about."""
+    """The results of an earlier run stay in the report of the next one."""
 
     def limited(self):
         """a1 and b1 failed and b2 waited; a later run takes b1 alone."""
@@ -249,7 +249,7 @@ class TestEarlierRuns:
 
 
 class TestBlame:
-    """Who fails at the end: nodes for themselves, and the controller for the whole."""
+    """The hosts that fail at the end: failed nodes, and the controller for the verdict."""
 
     @pytest.mark.parametrize("hosts, gone, expected", [
         (["localhost", "a1", "b1", "b2"], ["a2"], {"localhost": "all", "b1": "b1 is rolled_back: GPU 3 is gone"}),
@@ -265,7 +265,7 @@ class TestBlame:
         found = report.blame(document()[0], hosts, gone, "a1", "all")
         assert set(found) == set(expected) and all(found[name].startswith(expected[name]) for name in expected)
 
-    def test_nobody_fails_for_a_rollout_that_is_complete(self):
+    def test_no_host_fails_for_a_complete_rollout(self):
         doc = document(again(Story("a1", "b1", failure_budget=9).fails("a1").end(), ["b1"]).done("b1").end())[0]
         assert report.blame(doc, ["localhost", "a1", "b1"], [], "localhost", "all") == {}
 
@@ -502,7 +502,7 @@ class TestPage:
 
 
 class TestReading:
-    """Where the page is read: on a phone, in another time zone, beside the evidence."""
+    """The page on a phone, in another time zone, and beside the evidence."""
 
     def test_evidence_is_linked_where_it_lies_on_the_controller(self, tmp_path):
         pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
@@ -619,7 +619,7 @@ def ledger(tmp_path):
 
 @pytest.mark.cores
 class TestPublish:
-    def test_every_file_is_there_and_for_nobody_else(self, ledger, tmp_path):
+    def test_every_file_is_there_and_only_for_its_owner(self, ledger, tmp_path):
         doc = publish.refresh(ledger, now=True, textfile_dir=str(tmp_path / "collector"))
         found = {path.name: path for path in (tmp_path / "rollouts" / "r1").iterdir()}
         assert set(publish.NAMES.values()) <= set(found) and doc["counts"] == {"pending": 1, "down": 1}
@@ -657,12 +657,12 @@ class TestPublish:
         path = ledger.path("report.lock")
         with open(path, "w") as stream:
             json.dump({"saved_s": -1.0, "time": time.time() - 100, "took_s": 0.5, "event": 0}, stream)
-        assert publish.refresh(ledger, idle=True) is None, "somebody has just looked"
+        assert publish.refresh(ledger, idle=True) is None, "another process has just checked"
         monkeypatch.setattr(publish, "LOOK_S", 0.0)
         assert publish.refresh(ledger, idle=True) is not None
 
     @pytest.mark.parametrize("junk", ["", "x", "[]", '{"saved_s": "x"}', '{"time": null}'])
-    def test_a_note_that_cannot_be_read_keeps_nobody_from_writing(self, ledger, junk):
+    def test_a_note_that_cannot_be_read_keeps_no_process_from_writing(self, ledger, junk):
         publish.refresh(ledger)
         with open(ledger.path("report.lock"), "w") as stream:
             stream.write(junk)
@@ -691,7 +691,7 @@ class TestPublish:
         ledger.transact(lambda transaction: transaction.append("step", run="run1", node="a1", step="reboot"))
         asked = []
         locked = publish.places.locked
-        with alone(ledger.path("report.lock"), 0):
+        with locked(ledger.path("report.lock"), 0):
             monkeypatch.setattr(
                 publish.places, "locked", lambda path, patience_s: asked.append(patience_s) or locked(path, patience_s))
             assert publish.refresh(ledger) is None

@@ -122,7 +122,7 @@ def test_no_job_that_begins_or_ends_makes_a_plan_another_one():
 
     quiet, busy = made(False, False, False, False), made(True, None, False, True)
     assert busy.order == ["c", "b", "a", "d"] and quiet.order == ["a", "b", "c", "d"] and busy.sha256 == quiet.sha256
-    # Canaries, and nodes that are taken up again, keep their places; a node stays in its wave.
+    # Canaries and orphaned nodes keep their positions; a node stays in its wave.
     assert made(True, True, False, False, canaries=["b"]).order == ["b", "c", "d", "a"]
     assert made(False, False, False, True, previous=story(state.Node("d", "down"))).order == ["d", "a", "b", "c"]
     waves = limits.complete({"waves": [2, 2]}, 4)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write an operator's word about a rollout into its ledger."""
+"""Record an operator's request to a rollout in its ledger."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import datetime
 import getpass
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_control import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, owner, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import LedgerError, last_id, timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import control, options
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import EXPECTED, RolloutAction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import report
@@ -22,43 +23,47 @@ class ActionModule(RolloutAction):
 
     def act(self, arguments, task_vars):
         database = store.Store(arguments["ledger"] or store.default_url(arguments["artifact_dir"]))
-        rollout_id = arguments["rollout_id"] or ledger.last_id(database)
+        rollout_id = arguments["rollout_id"] or last_id(database)
         if not rollout_id:
-            raise ledger.LedgerError("No rollout was ever planned in %s." % database.shown)
-        book = self.book(arguments, rollout_id)
-        word = dict(arguments, user=arguments["user"] or getpass.getuser(), now=datetime.datetime.now(datetime.timezone.utc))
+            raise LedgerError("No rollout was ever planned in %s." % database.shown)
+        ledger = self.ledger(arguments, rollout_id)
+        request = dict(
+            arguments,
+            user=arguments["user"] or getpass.getuser(),
+            now=datetime.datetime.now(datetime.timezone.utc),
+        )
 
         def write(transaction):
             if transaction.view.run is None:
-                raise ledger.LedgerError("There is no rollout %s in %s." % (rollout_id, book.shown))
-            events, lines = control.events(transaction.view, word)
+                raise LedgerError("There is no rollout %s in %s." % (rollout_id, ledger.shown))
+            events, lines = control.events(transaction.view, request)
             if self.check:
                 return lines
             for fields in events:
                 transaction.append("control", run=transaction.view.run, **fields)
             if arguments["verb"] == "break_lock":
-                lines.append(self.break_lock(transaction, rollout_id, word))
+                lines.append(self.break_lock(transaction, rollout_id, request))
             return lines
 
-        lines = book.transact(write)
-        found = book.owner()
+        lines = ledger.transact(write)
+        found = ledger.owner()
         running = owner.running(found)
-        view = book.view()
-        doc = report.document(view, view.finished is not None or not running, ledger.timestamp())
+        view = ledger.view()
+        doc = report.document(view, view.finished is not None or not running, timestamp())
         lines = lines + report.table(doc) + control.standing(view, found, owner.describe)
         for line in lines:
             self.say(line)
-        # Words in a ledger change no host, but an operator who asks "changed" wants to know.
+        # No host changes, but the rollout does.
         return {"rollout_id": rollout_id, "lines": lines, "report": doc, "owner": found, "changed": arguments["verb"] != "status"}
 
     @staticmethod
-    def break_lock(transaction, rollout_id, word):
+    def break_lock(transaction, rollout_id, request):
         found = transaction.owner
         if found is None or found.get("ended"):
-            raise owner.OwnerError("Nobody holds rollout %s: there is no lock to break." % rollout_id)
+            raise owner.OwnerError("No controller runs rollout %s: there is no lock to break." % rollout_id)
         now = datetime.datetime.now(datetime.timezone.utc)
         why = owner.refusal(rollout_id, found, [], True, now, break_lock=True)
         if why:
             raise owner.OwnerError(why)
-        transaction.hold(dict(found, ended=ledger.timestamp(now), broken="%s: %s" % (word["user"], word["reason"])))
-        return "The lock of %s is broken by %s: %s." % (owner.describe(found["owner"]), word["user"], word["reason"])
+        transaction.hold(dict(found, ended=timestamp(now), broken="%s: %s" % (request["user"], request["reason"])))
+        return "The lock of %s is broken by %s: %s." % (owner.describe(found["owner"]), request["user"], request["reason"])

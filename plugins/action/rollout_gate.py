@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ask for leave to drain a node, to take it down, or to let it serve again."""
+"""Grant a node a ticket to drain, to go down, or to serve again."""
 
 from __future__ import annotations
 
@@ -17,41 +17,46 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_gate import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import check_node, timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, gate, holds, proof
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction, numbers, owned_view, progress
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import report
 
 ASKED = {state.DRAIN: "drain", state.DOWN: "go down", state.RETURN: "serve again"}
-LOCKED_S = 600  # for what is at work on a node that no controller left half done
-REBOOTING_S = 5.0  # between two looks at a node that is about to reboot
+LOCKED_S = 600  # seconds to wait for the lock of a node that is not orphaned
+REBOOTING_S = 5.0  # seconds between two attempts on a node that is about to reboot
 
 
 class ActionModule(RolloutAction):
     ARGUMENT_SPEC = ARGUMENT_SPEC
 
     def act(self, arguments, task_vars):
-        node = ledger.check_node(arguments["node"] or task_vars["inventory_hostname"])
+        node = check_node(arguments["node"] or task_vars["inventory_hostname"])
         if arguments["mode"] == "none":
             return self.by_hand(node, arguments, task_vars)
-        book = self.book(arguments)
+        ledger = self.ledger(arguments)
         for step in filter(None, (arguments["step"], arguments["resume_step"])):
             if state.STEPS.get(step, ("",))[0] != arguments["phase"]:
-                raise state.StateError("rollout_gate was told step %r, which is none of phase %s: %s." % (
-                    step, arguments["phase"], ", ".join(name for name, (phase, dummy) in state.STEPS.items() if phase == arguments["phase"])))
+                raise state.StateError("The step of rollout_gate is %r; expected one of phase %s: %s." % (
+                    step, arguments["phase"],
+                    ", ".join(name for name, (phase, dummy) in state.STEPS.items() if phase == arguments["phase"])))
         holds.check_times(arguments["hold_age_s"], arguments["hold_deadline_s"])
         phase = arguments["phase"]
         turn = arguments["turn"] + 1
-        # The list of live hosts is as old as this task: every turn is a task of its own, so that the next one sees who has gone.
+        # The list of live hosts is as old as this task. Each call is a separate task, so that the next one sees which
+        # hosts have left the play.
         present = task_vars.get("ansible_play_hosts")
         patience = min(arguments["patience_s"] * turn, arguments["patience_max_s"])
         deadline = time.monotonic() + patience
         waited = turn > 1
         _controller.require()
         while True:
-            answer = self.foresee(book, phase, node, present) if self.check else self.ask(book, arguments, node, present)
+            answer = (
+                self.foresee(ledger, phase, node, present) if self.check else self.ask(ledger, arguments, node, present)
+            )
             if not self.check:
-                self.tell(book, arguments, idle=answer["answer"] == "wait" and not answer["wrote"])
+                self.tell(ledger, arguments, idle=answer["answer"] == "wait" and not answer["wrote"])
             answer.pop("wrote", None)
             if answer["answer"] != "wait" or self.check or time.monotonic() >= deadline:
                 break
@@ -59,20 +64,20 @@ class ActionModule(RolloutAction):
             _controller.pause(min(arguments["poll_s"] * random.uniform(0.8, 1.2), max(0.0, deadline - time.monotonic())))
         mine = answer.pop("claim", None)
         if mine:
-            answer["fence"] = self.taken(book, arguments, node, mine, answer["resume"], task_vars)
+            answer["fence"] = self.taken(ledger, arguments, node, mine, answer["resume"], task_vars)
         if answer["answer"] == "wait" and turn >= arguments["max_turns"]:
-            answer.update(answer="stop", reason="waited %d turns: %s" % (turn, answer["reason"]))
+            answer.update(answer="stop", reason="still waiting after %d calls: %s" % (turn, answer["reason"]))
         line = answer.pop("line")
         if answer["answer"] != "wait" or turn == 1:
             self.say(line)
         if answer["answer"] == "go" and answer.get("begun"):
             self.say(answer.pop("begun"))
         if answer["resume"]:
-            answer["documents"] = {name: book.load(node, name) for name in ("baseline", "services", "mig-free")}
+            answer["documents"] = {name: ledger.load(node, name) for name in ("baseline", "services", "mig-free")}
         return dict(answer, turn=turn, waited=waited)
 
     def by_hand(self, node, arguments, task_vars):
-        """The answer outside of any rollout."""
+        """Return the answer outside of a rollout."""
         if arguments["phase"] == state.DRAIN and arguments["claim_dir"]:
             self.free(node, arguments, task_vars)
         line = "%s: %s" % (node, " ".join([arguments["step"] or "", "(%s)" % arguments["detail"] if arguments["detail"] else ""]).strip() or "go")
@@ -82,80 +87,91 @@ class ActionModule(RolloutAction):
                 "turn": 1, "waited": False, "soak_s": 0, "left_drained": False, "fence": ""}
 
     def free(self, node, arguments, task_vars):
-        """Refuse to take a node by hand that belongs to a rollout."""
+        """Refuse a node that belongs to a rollout, outside of that rollout."""
         marks = self.on_node(task_vars, state="read", directory=arguments["claim_dir"])
         if marks.get("failed") or marks.get("problem"):
             raise state.StateError("%s cannot be taken: %s. Nothing was changed." % (node, marks.get("problem") or marks.get("msg")))
         if marks["claim"]:
             raise state.StateError(
-                "%s cannot be taken by hand: it is %s. It may be half changed. Run that rollout again first, which finishes it or puts it back; or remove "
-                "%s on the node to take it as it is. Nothing was changed." % (
+                "%s cannot be taken outside of its rollout: it is %s. Its driver may be only partly changed. Run that "
+                "rollout again first: it finishes the node or rolls it back. Or remove %s on the node to take it as it "
+                "is. Nothing was changed." % (
                     node, claim.described(marks["claim"]), os.path.join(arguments["claim_dir"], claim.NAME)))
 
-    def taken(self, book, arguments, node, mine, resume, task_vars):
-        """Take the node for this attempt: what stands for it in the tasks that change the node. A node that cannot be taken ends here."""
+    def taken(self, ledger, arguments, node, mine, resume, task_vars):
+        """Claim the node for this attempt, and return the token for tasks that change it.
+
+        If that fails, the node ends.
+        """
         deadline = time.monotonic() + arguments["claim_timeout_s"]
         while True:
             try:
                 said = self.on_node(
-                    task_vars, state="held", directory=arguments["claim_dir"], claim=mine, over=book.load(node, claims.OVER),
-                    lock_timeout_s=max(1, int(deadline - time.monotonic()) if resume else LOCKED_S))
+                    task_vars,
+                    state="held",
+                    directory=arguments["claim_dir"],
+                    claim=mine,
+                    over=ledger.load(node, claims.OVER),
+                    lock_timeout_s=max(1, int(deadline - time.monotonic()) if resume else LOCKED_S),
+                )
             except AnsibleConnectionFailure:
-                # One that an earlier controller left may be rebooting.
+                # An orphaned node may be rebooting.
                 if not resume or time.monotonic() >= deadline:
                     raise
                 said = {"going_down": True}
             marker = said.get("quarantine") or {}
             if not said.get("failed") and marker.get("exists"):
-                self.refuse_quarantined(book, arguments, node, marker, resume)
+                self.refuse_quarantined(ledger, arguments, node, marker, resume)
             if not said.get("failed") and not said.get("going_down"):
                 return claim.token(mine, arguments["claim_dir"])
             if said.get("failed") or time.monotonic() >= deadline:
                 break
             time.sleep(min(REBOOTING_S, max(0.0, deadline - time.monotonic())))
-        why = "it was not taken: %s. Nothing was changed in this run" % str(said.get("msg") or "it is about to reboot").rstrip(". ")
-        self.end(book, node, "lost" if resume else "failed", why)
-        self.tell(book, arguments)
+        why = "it could not be claimed: %s. Nothing was changed in this run" % (
+            str(said.get("msg") or "it is about to reboot").rstrip(". "))
+        self.end(ledger, node, "lost" if resume else "failed", why)
+        self.tell(ledger, arguments)
         raise state.StateError("%s: %s." % (node, why))
 
-    def refuse_quarantined(self, book, arguments, node, marker, resume):
-        """Leave a node alone that an operator put in quarantine after the rollout was planned. It takes a down slot, and no failure of the rollout."""
-        why = "it was put in quarantine since the rollout was planned: %s lies on the node. Nothing was changed in this run" % marker.get("path", "a marker")
-        self.end(book, node, "quarantined", why, state.HARD if resume else state.SICK)
-        self.tell(book, arguments)
+    def refuse_quarantined(self, ledger, arguments, node, marker, resume):
+        """End a node that an operator put in quarantine after the plan. It holds a down slot, and is no failure."""
+        where = marker.get("path", "a marker")
+        why = "it was put in quarantine after the plan: %s is on the node. Nothing was changed in this run" % where
+        self.end(ledger, node, "quarantined", why, state.HARD if resume else state.SICK)
+        self.tell(ledger, arguments)
         raise state.StateError("%s: %s." % (node, why))
 
-    def end(self, book, node, ended, why, failure=None):
-        """Record how a node ended that has leave and was not touched."""
+    def end(self, ledger, node, ended, why, failure=None):
+        """Record the final state of a node that has a ticket and was not changed."""
         identity = self.controller()
         failure = failure or (state.LOST if ended == "lost" else state.SOFT)
 
         def write(transaction):
-            view = owned_view(transaction, book, identity)
+            view = owned_view(transaction, ledger, identity)
             transaction.append("state", run=view.run, node=node, state=ended, reason=why, failure=failure)
             if state.nothing_left(view):
                 transaction.append("end", run=view.run)
 
-        book.transact(write)
+        ledger.transact(write)
 
-    def foresee(self, book, phase, node, present):
-        """The answer in check mode, when nothing is recorded."""
+    def foresee(self, ledger, phase, node, present):
+        """Return the answer in check mode, where nothing is recorded."""
 
         def question(view):
             now = datetime.datetime.now(datetime.timezone.utc)
             decision = gate.decide(view, phase, node, present, now) if view.run else gate.Decision("go", "check mode, nothing was recorded")
             return self.told(view, phase, node, decision)
 
-        return book.look(question)
+        return ledger.look(question)
 
-    def ask(self, book, arguments, node, present):
-        """One answer, recorded in the same transaction when it is go."""
+    def ask(self, ledger, arguments, node, present):
+        """Return one answer. If it is go, it is recorded in the same transaction."""
         phase = arguments["phase"]
         controller = self.controller()
-        found = self.asked(book, arguments, node, present)
+        found = self.asked(ledger, arguments, node, present)
 
         def decide(transaction):
-            view = owned_view(transaction, book, controller)
+            view = owned_view(transaction, ledger, controller)
             now = datetime.datetime.now(datetime.timezone.utc)
             lost = gate.vanished(view, present) if present is not None else []
             for other in lost:
@@ -168,7 +184,9 @@ class ActionModule(RolloutAction):
             if decision.answer == "go":
                 taken_up = self.taken_up(view, phase, node)
                 expires = now + datetime.timedelta(seconds=view.policy["ticket_s"])
-                transaction.append("grant", run=view.run, node=node, phase=phase, ticket=uuid.uuid4().hex, expires=ledger.timestamp(expires))
+                transaction.append(
+                    "grant", run=view.run, node=node, phase=phase, ticket=uuid.uuid4().hex, expires=timestamp(expires)
+                )
                 for name, document in arguments["documents"].items():
                     transaction.save(node, name, document)
             told = dict(self.told(view, phase, node, decision), **taken_up)
@@ -177,54 +195,61 @@ class ActionModule(RolloutAction):
                 transaction.append("step", run=view.run, node=node, step=step, detail=arguments["detail"])
                 told["begun"] = progress(view, node, "%s%s" % (step, " (%s)" % arguments["detail"] if arguments["detail"] else ""))
             if decision.answer == "go" and phase == state.DRAIN and arguments["claim_dir"]:
-                told["claim"] = claims.mine(transaction.name_ledger(), book.rollout_id, told["attempt"], view.run, view.sha256)
+                told["claim"] = claims.mine(
+                    transaction.name_ledger(), ledger.rollout_id, told["attempt"], view.run, view.sha256
+                )
             return dict(told, lost=lines, brakes=report.brakes(view), wrote=bool(transaction.added))
 
-        answer = book.transact(decide)
+        answer = ledger.transact(decide)
         lost = answer.pop("lost")
         for line in lost:
             self.say(line)
-        self.say_brakes(book, answer.pop("brakes"))
+        self.say_brakes(ledger, answer.pop("brakes"))
         return answer
 
     @staticmethod
-    def asked(book, arguments, node, present):
-        """What the hold queries answer, when the node could go otherwise; asked while no transaction is open."""
+    def asked(ledger, arguments, node, present):
+        """Return the answers to the hold queries, if the node could go otherwise. No transaction is open meanwhile."""
 
         def needed(view):
             now = datetime.datetime.now(datetime.timezone.utc)
             starts = view.policy.get("holds") and gate.starts(view, arguments["phase"], node)
             return list(view.policy["holds"]) if starts and gate.decide(view, arguments["phase"], node, present, now).answer == "go" else []
 
-        names = book.look(needed) if arguments["hold_queries"] else []
+        names = ledger.look(needed) if arguments["hold_queries"] else []
         queries = [query for query in arguments["hold_queries"] if query["name"] in names]
         if not queries:
             return None
         holds.check(queries)
-        return holds.answers(book.path("holds.lock"), queries, arguments["hold_age_s"])
+        return holds.answers(ledger.path("holds.lock"), queries, arguments["hold_age_s"])
 
     @staticmethod
     def held(transaction, arguments, found, node, decision):
-        """The decision, unless a query of the policy keeps the node from starting; a change of what holds is recorded."""
+        """Return the decision, or wait if a hold query keeps the node from starting; record changes of the hold."""
         view = transaction.view
         if decision.answer != "go" or not gate.starts(view, arguments["phase"], node) or not (view.policy.get("holds") or view.held):
             return decision
         names, why = holds.verdict(view.policy["holds"], arguments["hold_queries"], found, arguments["hold_deadline_s"], arguments["hold_age_s"], time.time())
-        # Without an answer there is nothing to record: it is asked in the next turn, or the task lacks the queries and says so.
+        # Without an answer there is nothing to record: the next call asks again, or the task lacks the queries.
         if names != view.held and (found is not None or not names):
             transaction.append("hold", run=view.run, names=names, reason=why)
         return gate.Decision("wait", "held by " + why) if names else decision
 
     @staticmethod
     def taken_up(view, phase, node):
-        """What an earlier controller had done to the node, and why it put it back if it did; asked before leave is recorded."""
+        """Return how far an earlier controller came with the node, and its failure.
+
+        Called before the grant is recorded.
+        """
         planned = view.nodes.get(node)
-        resume = state.reached([step.name for step in planned.steps]) if phase == state.DRAIN and planned.suspect else ""
+        resume = (
+            state.reached([step.name for step in planned.steps]) if phase == state.DRAIN and planned.orphaned else ""
+        )
         return {"resume": resume, "failure": planned.reason if resume else ""}
 
     @staticmethod
     def told(view, phase, node, decision):
-        """The answer as the task returns it, and the line for people."""
+        """Return the answer for the result of the task, and the line to print."""
         planned = view.nodes.get(node)
         went = decision.answer == "go"
         return {
@@ -233,12 +258,12 @@ class ActionModule(RolloutAction):
             "phase": phase,
             "from_version": planned.from_version if planned else None,
             "to_version": planned.to_version if planned else None,
-            # What an earlier controller, now dead, had done to it: taken_up.
+            # For an orphaned node set by taken_up().
             "resume": "",
             "failure": "",
             "documents": {},
-            # It drained the node and did nothing else to it.
-            "left_drained": bool(planned and planned.suspect and any(step.name == "drain" for step in planned.steps)
+            # An earlier controller drained the node and did nothing else to it.
+            "left_drained": bool(planned and planned.orphaned and any(step.name == "drain" for step in planned.steps)
                                  and not state.reached([step.name for step in planned.steps])),
             "fence": "",
             "soak_s": view.policy["canary_soak_s"] if planned and planned.canary else 0,

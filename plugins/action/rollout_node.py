@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Look into the ledger, and at the claim of a node, whether a rollout has it in flight."""
+"""Tell from the ledger and the claim of a node whether a rollout has it in flight."""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ import uuid
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_plan import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _awx, _controller, _mig_file, _peers, _variables
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, owner, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import check_node
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
     claims,
     domains,
@@ -29,13 +30,13 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction, display
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import outbox, watcher
 
-# Every number of the policy that is an option; the others are found out here.
+# The limits of the policy that are options; others are computed here.
 LIMITS = tuple(key for key in limits.DEFAULTS if key in ARGUMENT_SPEC)
 APPROVAL_LETTERS = 8
 
 
 def approval(arguments, made):
-    """The digest that was approved, when it is this plan's; None where nobody has to approve."""
+    """Return the approved digest if it is that of this plan, "" if not; None if no approval is needed."""
     given = arguments["approve"].strip().lower()
     if not arguments["require_approval"] and not given:
         return None
@@ -43,18 +44,20 @@ def approval(arguments, made):
 
 
 def agree(given, made):
-    """Refuse a version of the command line that is not the plan's: the role would install it in place of the plan's."""
+    """Refuse a version of the command line that differs from the plan: the role would install it instead."""
     others = {name: node["to"] for name, node in made.nodes.items() if node["to"] != given and node.get("install", True)}
     if given and others:
         name = min(others)
         raise plan.PlanError(
-            "nvidia_driver_version is %s on the command line (-e), which goes before everything, and the plan takes %s to %s. Leave it out there; "
-            "rollout_version alone says which version all nodes get. Nothing was changed." % (given, name, others[name]))
+            "nvidia_driver_version is %s on the command line (-e), which overrides the plan's version of %s; expected "
+            "%s. Remove it there, and set the version of all nodes with rollout_version. Nothing was changed." % (
+                given, name, others[name]))
 
 
 class ActionModule(RolloutAction):
     ARGUMENT_SPEC = ARGUMENT_SPEC
-    # The playbook's variable is the option with rollout_ before it, but for these; those of other tasks are what tasks make.
+    # The variable of the playbook is rollout_ and the name of the option, except for these. The options that are left
+    # out come from results of other tasks.
     VARIABLES = dict(
         {key: "rollout_" + key for key in ARGUMENT_SPEC
          if key not in ("targets", "audits", "markers", "health", "domains", "checked", "schedulers", "expected", "job", "layouts",
@@ -65,26 +68,31 @@ class ActionModule(RolloutAction):
 
     def act(self, arguments, task_vars):
         if not arguments["checked"]:
-            raise plan.PlanError("The variables of the nodes were not checked: run the playbook as a whole, without --start-at-task, --tags or --skip-tags. "
-                                 "Nothing was changed.")
+            raise plan.PlanError(
+                "The variables of the nodes were not checked. Run the whole playbook, without --start-at-task, --tags "
+                "or --skip-tags. Nothing was changed.")
         if arguments["role_mode"] != "ledger":
             raise plan.PlanError(
-                "gpu_node_upgrade_rollout_mode is %r: nodes would be taken without leave and without a record. Expected ledger in a rollout; "
-                "leave the variable out, or take a single node with the role itself. Nothing was changed." % (arguments["role_mode"],))
+                "gpu_node_upgrade_rollout_mode is %r; expected ledger in a rollout, since nodes would be changed "
+                "without tickets and without a record. Remove the variable, or use the role itself for a single node. "
+                "Nothing was "
+                "changed." % (arguments["role_mode"],))
         running = self.job(arguments, task_vars)
         self.place(arguments["artifact_dir"])
         undo, broken_off = self.undone(arguments)
         targets, kernels = self.targets(arguments, undo), self.kernels(arguments, undo)
         wanted = self.layouts(arguments, undo)
         layouts.refuse_unfit(arguments["layout_looks"])
-        book = self.book(arguments, arguments["rollout_id"] or broken_off or self.default_id(arguments, undo, targets, wanted))
+        ledger = self.ledger(
+            arguments, arguments["rollout_id"] or broken_off or self.default_id(arguments, undo, targets, wanted)
+        )
         places = domains.of_hosts(task_vars.get("groups") or {}, arguments["domain_group_prefix"], arguments["domains"])
         markers = arguments["markers"] or {}
         for name in arguments["audits"]:
-            ledger.check_node(name)
+            check_node(name)
         found = {name: (markers.get(name) or {}).get("claim") for name in arguments["audits"]}
-        unproven = dict(self.unproven(book, list(arguments["audits"])), **self.held_elsewhere(book, found))
-        # A rollback takes nodes back however few GPUs the driver has left them, and asks for no more.
+        unproven = dict(self.unproven(ledger, list(arguments["audits"])), **self.held_elsewhere(ledger, found))
+        # A rollback does not compare the number of GPUs, which may be the reason for it, and asks for no more.
         told = {name for name, expect in arguments["expected"].items() if _peers.is_told(expect)}
         counts = probes.gpus(arguments["audits"])
         lacks = {} if undo else _peers.fewer(counts, told)
@@ -108,30 +116,34 @@ class ActionModule(RolloutAction):
             made.policy["approved"] = approval(arguments, made)
             return made
 
-        made, run, refused = book.look(make), None, ""
+        made, run, refused = ledger.look(make), None, ""
         self.enough_forks(made.policy, len(looked), task_vars)
         if self.check:
-            refused = self.refusal(book, arguments, made, found, undo)
+            refused = self.refusal(ledger, arguments, made, found, undo)
         else:
-            # A plan that cannot be made leaves nothing behind; from here on there is one.
+            # The plan is valid, so that it can be recorded from here on.
             run, identity = uuid.uuid4().hex, dict(self.controller(), **({"job": running} if running else {}))
-            made = book.transact(lambda transaction: self.record(transaction, book, run, make, identity, arguments, undo, found))
-            self.watch(book, identity, run, arguments["textfile_dir"])
-            self.tell(book, arguments, now=True)
-        lines = plan_text.describe(made, book.rollout_id, arguments["node_s"])
+            made = ledger.transact(
+                lambda transaction: self.record(transaction, ledger, run, make, identity, arguments, undo, found)
+            )
+            self.watch(ledger, identity, run, arguments["textfile_dir"])
+            self.tell(ledger, arguments, now=True)
+        lines = plan_text.describe(made, ledger.rollout_id, arguments["node_s"])
         lines[1:1] = ["  " + line for line in (_variables.drained(arguments["schedulers"], made.order) if arguments["schedulers"] else [])]
         if made.policy["approved"] == "":
             lines.append("  waits for approval: run again with -e rollout_approve=%s" % made.sha256[:12])
         if refused:
             lines.append("  refused: %s" % refused)
         elif not self.check and made.order:
-            lines.append("  if it is interrupted (Ctrl-C), the same command goes on with rollout %s" % book.rollout_id)
+            lines.append(
+                "  if it is interrupted (Ctrl-C), the same command continues rollout %s" % ledger.rollout_id
+            )
         if running:
             lines.append("  %s" % _awx.text(running))
         for line in lines:
             self.say(line)
         result = {
-            "rollout_id": book.rollout_id,
+            "rollout_id": ledger.rollout_id,
             "run": run,
             "target": made.target,
             "order": made.order,
@@ -140,16 +152,16 @@ class ActionModule(RolloutAction):
             "peers": peers,
             "sha256": made.sha256,
             "approved": made.policy["approved"] != "",
-            "directory": book.directory,
+            "directory": ledger.directory,
             "lines": lines,
         }
-        if refused:  # with the plan all the same
+        if refused:  # the result has the plan too
             result.update(failed=True, msg=refused)
         return result
 
     @staticmethod
     def job(arguments, task_vars):
-        """The job of AWX that this is, empty outside it; refuses one whose ledger or files would end with it."""
+        """Return the AWX job of this run, empty outside AWX; refuse one whose ledger or files would be lost with it."""
         running = _awx.job(arguments["job"] or {})
         if running:
             database = store.Store(arguments["ledger"] or store.default_url(arguments["artifact_dir"]))
@@ -161,63 +173,98 @@ class ActionModule(RolloutAction):
         return running
 
     @staticmethod
-    def watch(book, controller, run, textfile_dir):
-        """Somebody who says that this controller lives while its tasks take long, and who closes the report when the playbook cannot."""
+    def watch(ledger, controller, run, textfile_dir):
+        """Start the process that writes heartbeats, and closes the report if the playbook cannot."""
         try:
-            watcher.start(book, controller, run, textfile_dir or "")
+            watcher.start(ledger, controller, run, textfile_dir or "")
         except OSError as exc:
-            display.warning("No process could be started that watches rollout %s (%s): its report stays as it is if the playbook is interrupted, and other "
-                            "controllers may take a task of more than %d s for the end of this one." % (book.rollout_id, exc, owner.FRESH_S))
+            display.warning(
+                "The watcher of rollout %s could not be started (%s): if the playbook is interrupted, its report is "
+                "not closed, and during a task of more than %d s other controllers may consider this one dead."
+                % (ledger.rollout_id, exc, owner.FRESH_S)
+            )
 
     @staticmethod
-    def unproven(book, names):
-        """By node the other rollout of this ledger that changed it last and has not proven it."""
-        others = book.elsewhere(names)
+    def unproven(ledger, names):
+        """Return for each node the other rollout of this ledger that changed it last and has not proven it."""
+        others = ledger.elsewhere(names)
         wanted = {node.name for dummy, node in others}
-        mine = book.look(lambda view: {name: node for name in wanted for node in [view.nodes.get(name)] if node is not None}) if others else {}
+        mine = (
+            ledger.look(
+                lambda view: {name: node for name in wanted for node in [view.nodes.get(name)] if node is not None}
+            )
+            if others
+            else {}
+        )
         return proof.unproven_elsewhere(mine, others)
 
     @staticmethod
-    def held_elsewhere(book, found):
-        """By node the other rollout, of any ledger, that its claim names and that has not settled what became of it. FOUND: {node: its claim}."""
+    def held_elsewhere(ledger, found):
+        """Return for each node the other rollout, of any ledger, that is in its claim and not finished with it.
+
+        FOUND: {node: its claim}.
+        """
         held = {name: one for name, one in found.items() if one}
 
         def question(transaction):
             known = {name: transaction.ledger_id == one["ledger"] for name, one in held.items()}
-            return {name: one["rollout_id"] for name, one in held.items() if not known[name] or (
-                one["rollout_id"] != book.rollout_id and transaction.state_elsewhere(one["rollout_id"], name) not in claims.SETTLED)}
+            return {
+                name: one["rollout_id"]
+                for name, one in held.items()
+                if not known[name]
+                or (
+                    one["rollout_id"] != ledger.rollout_id
+                    and transaction.state_elsewhere(one["rollout_id"], name) not in claims.SETTLED
+                )
+            }
 
-        answer = book.rehearse(question) if held else {}
+        answer = ledger.rehearse(question) if held else {}
         return {name: one["rollout_id"] for name, one in held.items()} if answer is None else answer
 
     @staticmethod
     def place(directory):
-        """Refuse a directory that could not be made, in check mode too."""
+        """Refuse a directory that cannot be created, in check mode too."""
         there = os.path.abspath(os.path.expanduser(directory))
         while not os.path.lexists(there):
             there = os.path.dirname(there)
         if not os.path.isdir(there):
-            raise plan.PlanError("gpufleet_artifact_dir is %s, and %s is no directory. Name another one. Nothing was changed." % (directory, there))
+            raise plan.PlanError(
+                "gpufleet_artifact_dir is %s, and %s is not a directory. Set another one. Nothing was changed." % (
+                    directory, there))
 
-    def refusal(self, book, arguments, made, found, undo):
-        """Why a real run could not have the rollout now: its lock, another rollout with the same nodes, or what nodes say; empty when it could."""
+    def refusal(self, ledger, arguments, made, found, undo):
+        """Return why a real run would be refused: its lock, other rollouts, or claims on nodes.
+
+        Empty if it would not.
+        """
 
         def claim(transaction):
-            owner.claim(transaction, book.rollout_id, None, list(arguments["audits"]), self.controller(), arguments["break_lock"], abandon=arguments["abandon"])
-            self.claimed(transaction, book, made, arguments, undo, found)
+            owner.claim(
+                transaction,
+                ledger.rollout_id,
+                None,
+                list(arguments["audits"]),
+                self.controller(),
+                arguments["break_lock"],
+                abandon=arguments["abandon"],
+            )
+            self.claimed(transaction, ledger, made, arguments, undo, found)
             self.beside(transaction, made, arguments)
             return True
 
         try:
-            if not book.rehearse(claim):
-                self.claimed(None, book, made, arguments, undo, found)
+            if not ledger.rehearse(claim):
+                self.claimed(None, ledger, made, arguments, undo, found)
         except owner.OwnerError as exc:
             return str(exc)
         return ""
 
     @staticmethod
-    def claimed(transaction, book, made, arguments, undo, found):
-        """{node: the claim of another rollout that this one takes over}; refuses nodes that belong to another one. FOUND: {node: its claim}."""
+    def claimed(transaction, ledger, made, arguments, undo, found):
+        """Return {node: the claim of another rollout that this one replaces}; refuse nodes that belong to another one.
+
+        FOUND: {node: its claim}.
+        """
         refused, over = {}, {}
         for name in made.order:
             one = found.get(name)
@@ -225,7 +272,7 @@ class ActionModule(RolloutAction):
                 continue
             before = transaction.view.nodes.get(name) if transaction else None
             answer = claims.admits(
-                one, transaction.ledger_id if transaction else None, book.rollout_id, before.attempt if before else 0,
+                one, transaction.ledger_id if transaction else None, ledger.rollout_id, before.attempt if before else 0,
                 transaction.state_elsewhere(one["rollout_id"], name) if transaction else None, name in arguments["abandon"], undo.rollout_id if undo else "")
             if answer.why:
                 refused[name] = answer.why
@@ -237,7 +284,7 @@ class ActionModule(RolloutAction):
 
     @staticmethod
     def beside(transaction, made, arguments):
-        """Say in the plan which nodes other rollouts left in flight, or refuse to go beside them."""
+        """Note in the plan which nodes other rollouts left in flight, or refuse to start beside them."""
         found = orphans.find(transaction, list(arguments["audits"]), arguments["abandon"])
         why = orphans.refusal(found, made.order, made.nodes, made.policy["domain_caps"])
         if why:
@@ -246,54 +293,72 @@ class ActionModule(RolloutAction):
 
     @staticmethod
     def enough_forks(policy, count, task_vars):
-        """A node that is down, drains or waits for a slot holds one fork. As long as no node drains ahead of its slot, those that drain have one."""
+        """Refuse fewer forks than nodes in flight, since each holds one.
+
+        If no node drains ahead of its slot, draining nodes are among the max_down ones.
+        """
         forks = int(task_vars.get("ansible_forks") or 0)
         down, draining = policy["max_down"], policy["max_draining"]
         needed = min(count, down + (draining if draining > down else 0))
         if forks and forks < needed:
             raise plan.PlanError(
-                "rollout_max_down is %d%s, and this run has %d forks; every node in flight holds one: run it with --forks %d or more. Nothing was changed."
+                "rollout_max_down is %d%s, and this run has %d forks. Every node in flight holds one. Run it with "
+                "--forks %d or more. Nothing was changed."
                 % (down, " and rollout_max_draining %d" % draining if draining > down else "", forks, needed))
 
     @classmethod
-    def record(cls, transaction, book, run, make, identity, arguments, undo, found):
-        """Make the plan the one that is followed, as its owner."""
+    def record(cls, transaction, ledger, run, make, identity, arguments, undo, found):
+        """Claim the rollout and record the plan."""
         _controller.require()
-        owner.claim(transaction, book.rollout_id, run, list(arguments["audits"]), identity, arguments["break_lock"], abandon=arguments["abandon"])
+        owner.claim(
+            transaction,
+            ledger.rollout_id,
+            run,
+            list(arguments["audits"]),
+            identity,
+            arguments["break_lock"],
+            abandon=arguments["abandon"],
+        )
         made = make(transaction.view)
-        over = cls.claimed(transaction, book, made, arguments, undo, found)
+        over = cls.claimed(transaction, ledger, made, arguments, undo, found)
         cls.beside(transaction, made, arguments)
         transaction.name_ledger()
         for name, one in over.items():
             transaction.save(name, claims.OVER, one)
-        transaction.append("plan", run=run, undo=undo.rollout_id if undo else None, job=identity.get("job"), **plan.event(made, book.rollout_id))
+        transaction.append(
+            "plan",
+            run=run,
+            undo=undo.rollout_id if undo else None,
+            job=identity.get("job"),
+            **plan.event(made, ledger.rollout_id),
+        )
         if not made.order:
             transaction.append("end", run=run)
         return made
 
     @staticmethod
     def targets(arguments, undo):
-        """Versions by node: given, or the ones that another rollout found before it changed anything."""
+        """Return the versions by node: those given, or those that another rollout found before its changes."""
         if undo is None or arguments["target"]:
             return arguments["targets"]
         nodes = {node.name: node for node in undo.view().nodes.everything()}
         missing = [name for name in arguments["audits"] if name not in nodes or not nodes[name].from_version]
         if missing:
             raise plan.PlanError(
-                "Rollout %s recorded no earlier version of %s: name the version with rollout_version, or leave them out."
+                "Rollout %s recorded no earlier version of %s. Set rollout_version, or leave these nodes out."
                 % (undo.rollout_id, ", ".join(missing[:5]))
             )
         return {name: nodes[name].from_version for name in arguments["audits"]}
 
     @staticmethod
     def kernels(arguments, undo):
-        """By node the kernel that ran before the rollout that is undone; none where a version is asked for that may never have run with it."""
+        """Return for each node the kernel that ran before the rollout; none if another version is given by hand."""
         if undo is None or arguments["target"]:
             return {}
         return {node.name: node.from_kernel for node in undo.view().nodes.everything() if node.name in arguments["audits"] and node.from_kernel}
 
     def layouts(self, arguments, undo):
-        """MIG layouts by node: given, or the ones that another rollout found before it changed them."""
+        """Return the MIG layouts by node: those given, or those that another rollout found before its changes."""
         if undo is not None:
             return layouts.before(undo.rollout_id, [node for node in undo.view().nodes.everything() if node.name in arguments["audits"]],
                                   lambda name: undo.load(name, "baseline"))
@@ -305,9 +370,11 @@ class ActionModule(RolloutAction):
             return "rollback-%s" % undo.rollout_id
         versions = {arguments["target"]} if arguments["target"] else {str(version or "") for version in targets.values()}
         if len(versions) > 1:
-            raise plan.PlanError("The nodes have different target versions (%s): name the rollout with rollout_id." % ", ".join(sorted(versions)))
+            raise plan.PlanError("The nodes have different target versions (%s). Name the rollout with rollout_id." % (
+                ", ".join(sorted(versions))))
         names = sorted({layout["name"] for layout in wanted.values()})
         if len(names) > 1:
-            raise plan.PlanError("The nodes have different MIG layouts (%s): name the rollout with rollout_id." % ", ".join(names))
+            raise plan.PlanError("The nodes have different MIG layouts (%s). Name the rollout with rollout_id." % (
+                ", ".join(names)))
         words = (["mig-%s" % names[0]] if names else ["upgrade"]) + [version.replace(":", "-") for version in versions if version or not names]
         return "-".join(words)  # without the colon of a package version's epoch

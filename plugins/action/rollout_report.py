@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_report import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, owner, state, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, state, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import LedgerError, last_id
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, options
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction, display, owned_view
@@ -24,72 +25,74 @@ class ActionModule(RolloutAction):
             lines = preview.lines(arguments["previews"])
             for line in lines:
                 self.say(line)
-            return {"table": lines, "blame": {}, "msg": "Check mode: no node was taken, there is nothing to report."}
+            return {"table": lines, "blame": {}, "msg": "Check mode: no node was changed, there is nothing to report."}
         database = store.Store(arguments["ledger"] or store.default_url(arguments["artifact_dir"]))
-        rollout_id = arguments["rollout_id"] or ledger.last_id(database)
+        rollout_id = arguments["rollout_id"] or last_id(database)
         if not rollout_id:
-            raise ledger.LedgerError("No rollout was ever planned in %s." % database.shown)
-        book = self.book(arguments, rollout_id)
-        run, over = book.look(lambda view: (view.run, view.finished is not None))
+            raise LedgerError("No rollout was ever planned in %s." % database.shown)
+        ledger = self.ledger(arguments, rollout_id)
+        run, over = ledger.look(lambda view: (view.run, view.finished is not None))
         if run is None:
-            raise ledger.LedgerError("There is no rollout %s in %s." % (rollout_id, book.shown))
+            raise LedgerError("There is no rollout %s in %s." % (rollout_id, ledger.shown))
         if arguments["end"]:
-            doc, story = self.end(book, arguments), None
+            doc, story = self.end(ledger, arguments), None
         else:
-            doc, story = publish.gathered(book, display.warning, over or not self.running(book))
+            doc, story = publish.gathered(ledger, display.warning, over or not self.running(ledger))
         if doc is None:
-            return self.without(book, arguments)
-        result = {"verdict": doc["verdict"], "directory": book.directory}
+            return self.without(ledger, arguments)
+        result = {"verdict": doc["verdict"], "directory": ledger.directory}
         if arguments["end"]:
             hosts = task_vars.get("ansible_play_hosts") or []
             gone = set(task_vars.get("ansible_play_hosts_all") or []) - set(hosts)
-            result["blame"] = report.blame(doc, hosts, gone, task_vars.get("inventory_hostname"), self.verdict(book, doc))
+            result["blame"] = report.blame(
+                doc, hosts, gone, task_vars.get("inventory_hostname"), self.verdict(ledger, doc)
+            )
         else:
-            result["table"] = report.summary(doc, book.path(publish.NAMES["html"]))
+            result["table"] = report.summary(doc, ledger.path(publish.NAMES["html"]))
             for line in result["table"]:
                 self.say(line)
         if arguments["dest"] and not self.check:
             dest = os.path.expanduser(arguments["dest"])
             if story is None:
-                doc, story = publish.gather(book, True)
+                doc, story = publish.gather(ledger, True)
             files.write(dest, publish.contents(doc, story))
         if arguments["fail_unless_complete"] and doc["verdict"] != "complete":
-            result.update(failed=True, msg=self.verdict(book, doc))
+            result.update(failed=True, msg=self.verdict(ledger, doc))
         return result
 
     @staticmethod
-    def verdict(book, doc):
+    def verdict(ledger, doc):
         return "Rollout %s to %s is %s (%s). The report is %s." % (
-            book.rollout_id, doc["target"], doc["verdict"], report.count(doc), book.path(publish.NAMES["html"]))
+            ledger.rollout_id, doc["target"], doc["verdict"], report.count(doc), ledger.path(publish.NAMES["html"]))
 
     @staticmethod
-    def without(book, arguments):
-        """The result where no report can be made: what the ledger says is what counts."""
-        verdict, target = book.look(lambda view: (state.verdict(view, True), view.target))
-        result = {"verdict": verdict, "directory": book.directory}
-        # At the end there is no later task that could fail for it.
+    def without(ledger, arguments):
+        """Return the result without a report: the verdict of the ledger counts."""
+        verdict, target = ledger.look(lambda view: (state.verdict(view, True), view.target))
+        result = {"verdict": verdict, "directory": ledger.directory}
+        # At the end of a run no later task can fail.
         if verdict != "complete" and (arguments["fail_unless_complete"] or arguments["end"]):
             result.update(failed=True, msg="Rollout %s to %s is %s. No report of it could be made: see the warning above, and the ledger in %s." % (
-                book.rollout_id, target, verdict, book.shown))
+                ledger.rollout_id, target, verdict, ledger.shown))
         return result
 
-    def end(self, book, arguments):
-        """Close the run: whoever is still in flight now left without a verdict."""
+    def end(self, ledger, arguments):
+        """Close the run: nodes that are still in flight have no final state and are lost."""
         controller = self.controller()
 
         def close(transaction):
-            view = owned_view(transaction, book, controller)
+            view = owned_view(transaction, ledger, controller)
             for node in gate.vanished(view, ()):
                 transaction.append("state", run=view.run, node=node.name, state="lost", reason=gate.vanished_reason(node), failure=state.LOST)
             if view.finished is None or transaction.added:
                 transaction.append("end", run=view.run)
             owner.release(transaction, controller)
 
-        book.transact(close)
-        doc = self.tell(book, arguments, now=True)
-        outbox.flush(book, arguments["webhook"], display.warning)
+        ledger.transact(close)
+        doc = self.tell(ledger, arguments, now=True)
+        outbox.flush(ledger, arguments["webhook"], display.warning)
         return doc
 
     @staticmethod
-    def running(book):
-        return owner.running(book.owner())
+    def running(ledger):
+        return owner.running(ledger.owner())

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write a step of a node into the ledger before it is taken, say so, and give the node its own copy of what it is about."""
+"""Record a step of a node in the ledger before it begins, print it, and copy documents to the node."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from ansible.errors import AnsibleError
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_step import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import check_node, timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, failures, proof
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction, display, numbers, owned_view, progress
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import report
 
 
 def words(arguments):
-    """The line that people see."""
+    """Return the line to print."""
     if arguments["state"]:
         return "%s%s" % (arguments["state"], " (%s)" % arguments["reason"] if arguments["reason"] else "")
     if arguments["name"]:
@@ -30,7 +31,7 @@ def words(arguments):
 
 
 def masked(text):
-    """TEXT without the user and password of the addresses in it: what a package manager complains of is kept and sent on."""
+    """Return TEXT without user and password in URLs, since errors of package managers are stored and sent on."""
     return re.sub(r"(?<=://)[^/\s@]+@", "***@", text or "")
 
 
@@ -40,7 +41,7 @@ class ActionModule(RolloutAction):
     def act(self, arguments, task_vars):
         missing = sorted(set(arguments["node_documents"] or []) - set(arguments["documents"]))
         if missing:
-            raise state.StateError("rollout_step was told to copy %s to the node; the documents are %s." % (
+            raise state.StateError("node_documents of rollout_step names %s; expected some of documents: %s." % (
                 ", ".join(missing), ", ".join(sorted(arguments["documents"])) or "none"))
         answer = self.record(arguments, task_vars)
         mine = answer.pop("claim", None)
@@ -51,17 +52,19 @@ class ActionModule(RolloutAction):
         return answer
 
     def settle(self, arguments, mine, task_vars):
-        """Give the node up, or say on it that it stays out of service. The ledger has it already, and knows the claim for what it is."""
+        """Remove the claim on the node, or mark it as quarantined. The ledger already has the final state."""
         try:
             said = self.on_node(task_vars, state=claims.after(arguments["state"]), directory=arguments["claim_dir"], claim=mine)
         except AnsibleError as exc:
             said = {"failed": True, "msg": str(exc)}
         if said.get("failed"):
-            display.warning("%s is %s in rollout %s, and its claim %s stays as it is: %s. A rollout of another ledger refuses the node until it is removed." % (
+            display.warning(
+                "%s is %s in rollout %s, and its claim %s could not be updated: %s. Rollouts of other ledgers refuse "
+                "the node until the file is removed." % (
                 task_vars["inventory_hostname"], arguments["state"], mine["rollout_id"], os.path.join(arguments["claim_dir"], claim.NAME), said.get("msg")))
 
     def copied(self, arguments, task_vars):
-        """What came of the node's own copies."""
+        """Copy documents to the node, and return the result."""
         node, changed = task_vars["inventory_hostname"], False
         owned = {"owner": "root", "group": "root"}
         made = self._execute_module(
@@ -82,36 +85,42 @@ class ActionModule(RolloutAction):
                 made = written
                 break
         if made.get("failed"):
-            return {"failed": True, "msg": "%s: its own copy of the documents could not be written to %s: %s" % (node, arguments["node_dir"], made.get("msg"))}
+            return {"failed": True, "msg": "%s: its copy of the documents could not be written to %s: %s" % (
+                node, arguments["node_dir"], made.get("msg"))}
         return {"changed": changed or bool(made.get("changed"))}
 
     def record(self, arguments, task_vars):
         arguments = dict(arguments, **{key: masked(arguments[key]) for key in ("failed", "reason", "detail")})
-        node = ledger.check_node(arguments["node"] or task_vars["inventory_hostname"])
+        node = check_node(arguments["node"] or task_vars["inventory_hostname"])
         told = bool(arguments["name"] or arguments["state"] or arguments["failed"])
         if not (told or arguments["documents"]):
-            raise state.StateError("rollout_step was told nothing: give name, failed, state or documents.")
+            raise state.StateError("rollout_step has no name, failed, state or documents; expected at least one of "
+                                   "them.")
         if self.check or arguments["mode"] == "none":
             line = "%s: %s" % (node, words(arguments))
             if told:
                 self.say(line)
             return {"progress": line}
-        book = self.book(arguments)
+        ledger = self.ledger(arguments)
         controller = self.controller()
 
         def write(transaction):
-            view = owned_view(transaction, book, controller)
+            view = owned_view(transaction, ledger, controller)
             found = state.require_in_flight(view, node)
             self.require(view, found, arguments)
             told_of = arguments["state"] and arguments["claim_dir"]
-            mine = claims.mine(transaction.name_ledger(), book.rollout_id, found.attempt, view.run, view.sha256) if told_of else None
+            mine = (
+                claims.mine(transaction.name_ledger(), ledger.rollout_id, found.attempt, view.run, view.sha256)
+                if told_of
+                else None
+            )
             for name, document in arguments["documents"].items():
                 transaction.save(node, name, document)
             for event, fields in self.events(arguments, found):
                 transaction.append(event, run=view.run, node=node, **fields)
             if arguments["failed"] and arguments["stop_rollout"]:
                 transaction.append("control", run=view.run, verb="stop", user="the policy", reason="%s failed, and on_failure is stop" % node)
-            # When every node has failed Ansible runs no further play, so that the last node closes the run.
+            # If every node has failed, Ansible runs no further play. Therefore the last node closes the run.
             over = bool(arguments["state"]) and state.nothing_left(view)
             if over:
                 transaction.append("end", run=view.run)
@@ -125,23 +134,23 @@ class ActionModule(RolloutAction):
                 "ticket": dataclasses.asdict(found.ticket) if found.ticket else None,
             }
 
-        answer = book.transact(write)
+        answer = ledger.transact(write)
         over, brakes = answer.pop("over"), answer.pop("brakes")
         if told:
             self.say(answer["progress"])
-            self.tell(book, arguments, now=over)
+            self.tell(ledger, arguments, now=over)
         if brakes is not None:
-            self.say_brakes(book, brakes)
+            self.say_brakes(ledger, brakes)
         return answer
 
     @staticmethod
     def require(view, node, arguments):
-        """Refuse what the ledger knows better: another version, an end without its proof, a step without leave for it."""
+        """Refuse another version than the plan's, a final state without its proof, and a step without a ticket."""
         proof.require_version(node, arguments["version"])
         if arguments["state"]:
             proof.require_end(node, arguments["state"], arguments["documents"])
         if arguments["name"]:
-            state.require_ticket(view, node, arguments["name"], ledger.timestamp())
+            state.require_ticket(view, node, arguments["name"], timestamp())
 
     @staticmethod
     def events(arguments, node):

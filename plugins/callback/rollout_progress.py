@@ -57,7 +57,7 @@ class Progress:
                 return None
             if result.get("phase") == "drain":
                 self.began[node] = self.clock()
-            words = "%s: leave to %s" % (node, {"drain": "drain", "down": "go down", "return": "serve again"}.get(result.get("phase"), "go"))
+            words = "%s: ticket to %s" % (node, {"drain": "drain", "down": "go down", "return": "serve again"}.get(result.get("phase"), "go"))
         else:
             state = result.get("state")
             if state in DONE + FAILED and node in self.began:
@@ -82,7 +82,7 @@ class Progress:
         ages = [now - began for began in self.began.values()][:of(IN_FLIGHT)]
         ages += [0.0] * (of(IN_FLIGHT) - len(ages))
         expected, bound = estimate.remaining(counts.get("pending", 0), ages, slots, self.took, numbers.get("node_s") or 0)
-        return "%s, about %s left (not less than %s)" % (words, span(expected), span(bound))
+        return "%s, about %s left (at least %s)" % (words, span(expected), span(bound))
 
 
 class CallbackModule(CallbackBase):

@@ -75,8 +75,8 @@ options:
     type: path
   webhook:
     description:
-      - Where the events of the rollout are posted to, by a process of its own that nothing waits for and that tries again for up to an hour.
-      - What could not be posted is told by the next run of the rollout.
+      - The webhook for the events of the rollout. A separate process posts them, with retries for up to an hour.
+      - Events that could not be posted are sent by the next run of the rollout.
     type: dict
     suboptions:
       url:
@@ -92,15 +92,16 @@ options:
         default: slack
       events:
         description:
-          - What is told. V(failed) is a node, V(stopped) means that no further node starts, V(operator) are the words of
-            M(gpufleet.lifecycle.rollout_control), V(held) is what O(gpufleet.lifecycle.rollout_gate#module:hold_queries) answers.
+          - The events to send. V(failed) is about a node, V(stopped) means that no further node starts, V(operator) are
+            requests of M(gpufleet.lifecycle.rollout_control), V(held) is the result of
+            O(gpufleet.lifecycle.rollout_gate#module:hold_queries).
         type: list
         elements: str
         choices: [started, canary, failed, stopped, operator, held, finished]
         default: [started, canary, failed, stopped, operator, held, finished]
       timeout:
         description:
-          - Seconds that one try may take.
+          - The timeout of one post in seconds.
         type: float
         default: 10.0
 """
@@ -110,16 +111,17 @@ options:
 options:
   hold_queries:
     description:
-      - Queries in PromQL that have to answer an empty vector before a node may drain or go down. Anything else, an answer that is not complete, or none
-        lets it wait. A node that is down already is not kept from coming back.
-      - M(gpufleet.lifecycle.rollout_plan) makes their names and texts a part of the plan; M(gpufleet.lifecycle.rollout_gate) gives no leave without them.
+      - Queries in PromQL that must return an empty vector before a node may drain or go down. With any other answer, an
+        incomplete one, or none, the node waits. A node that is down already is not held.
+      - M(gpufleet.lifecycle.rollout_plan) makes their names and texts a part of the plan.
+        M(gpufleet.lifecycle.rollout_gate) grants no ticket without them.
     type: list
     elements: dict
     default: []
     suboptions:
       name:
         description:
-          - What it is called in messages.
+          - The name of the query in messages.
         type: str
         required: true
       url:
@@ -134,7 +136,7 @@ options:
         required: true
       timeout:
         description:
-          - Seconds until it has to have answered.
+          - The timeout of the query in seconds.
         type: float
         default: 10.0
       headers:

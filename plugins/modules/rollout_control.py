@@ -12,14 +12,14 @@ module: rollout_control
 short_description: Steer a rollout while it runs
 version_added: 0.1.0
 description:
-  - Writes what an operator wants into the ledger of a rollout, with the name and the reason. M(gpufleet.lifecycle.rollout_gate) obeys at the next
-    transition of a node; nodes that are down already go on to their end.
+  - Records a request of an operator in the ledger of a rollout, with user and reason.
+    M(gpufleet.lifecycle.rollout_gate) follows it at the next transition of a node. Nodes that are down already finish.
   - It may run on any controller that reaches the ledger. The nodes are not contacted.
 attributes:
   check_mode:
     support: full
     details:
-      - Says what would be recorded, refuses what would be refused, and records nothing.
+      - Prints what would be recorded, refuses what would be refused, and records nothing.
   diff_mode:
     support: none
 extends_documentation_fragment:
@@ -36,16 +36,17 @@ options:
     default: ''
   verb:
     description:
-      - V(status) only shows how it stands.
+      - V(status) only shows the status.
       - V(pause) lets no node start and none that drains go down, until V(resume).
-      - V(stop) ends the rollout for all nodes that are not down. When that run has ended, the next run of the playbook plans anew.
-      - What is said stays when the controller dies before its run has ended, for the run that goes on in its place. A V(stop) is then a V(pause),
-        so that V(resume) lets it go on.
-      - V(skip) leaves O(nodes) out; one that drains already is put back to work. V(retry) makes nodes pending again that failed, were rolled back
-        or skipped; they go when their play still runs, or in the next run.
+      - V(stop) ends the rollout for all nodes that are not down. After that run the next run of the playbook makes a
+        new plan.
+      - If the controller dies before its run has ended, requests stay for the run that continues it. A V(stop) is then
+        a V(pause), which V(resume) ends.
+      - V(skip) leaves O(nodes) out; a node that drains is resumed. V(retry) makes nodes pending again that failed, were
+        rolled back or skipped. They start if their play still runs, or in the next run.
       - V(set_budget) replaces the limits in O(limits).
-      - V(break_lock) says that the controller which ran the rollout is gone. One that is seen to live, or that has written in the last two
-        minutes, is not overruled.
+      - V(break_lock) records that the controller of the rollout is gone. It is refused if the controller is alive, or
+        has written in the last two minutes.
     type: str
     choices: [status, pause, resume, stop, skip, retry, set_budget, break_lock]
     default: status
@@ -62,12 +63,12 @@ options:
     default: {}
   user:
     description:
-      - Who wants it; the user that runs the playbook when empty.
+      - The operator. The user that runs the playbook if empty.
     type: str
     default: ''
   reason:
     description:
-      - Why. Needed for everything but V(status).
+      - The reason. Required except for V(status).
     type: str
     default: ''
 seealso:
@@ -99,16 +100,16 @@ rollout_id:
   returned: success
   type: str
 lines:
-  description: What was recorded and how the rollout stands, as it was printed.
+  description: The printed lines, with what was recorded and the status of the rollout.
   returned: success
   type: list
   elements: str
 report:
-  description: The report as it stands, schema C(gpufleet.report/1).
+  description: The current report, schema C(gpufleet.report/1).
   returned: success
   type: dict
 owner:
-  description: Who runs the rollout, or ran it, with C(time), C(heartbeat) and C(ended).
+  description: The controller that runs the rollout, or ran it, with C(time), C(heartbeat) and C(ended).
   returned: success
   type: dict
 """

@@ -9,13 +9,13 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: rollout_gate
-short_description: Ask for leave to take a node down
+short_description: Grant a node of a rollout a ticket to drain, to go down, or to serve again
 version_added: 0.1.0
 description:
-  - Answers C(go), C(wait), C(skip) or C(stop) from the ledger of the rollout. C(go) is recorded in the transaction that decided it, so that
-    two nodes never take one slot.
-  - A node goes once in a run. Nodes in flight, lost and quarantined ones, and those left in flight by a controller that died hold a down slot;
-    failed, rolled back, lost and quarantined nodes count against the failure budget.
+  - Answers C(go), C(wait), C(skip) or C(stop) from the ledger of the rollout. C(go) is a ticket. It is recorded in the
+    same transaction, so that two nodes never take one slot.
+  - A node starts once in a run. Nodes that are down, lost, quarantined or orphaned hold a down slot. Failed, rolled
+    back, lost and quarantined nodes count against the failure budget.
   - Waits for a while in one call, then answers C(wait). The playbook calls it again in a new task, since only a new task sees which hosts
     have become unreachable meanwhile. A node in flight that is no longer among C(ansible_play_hosts) is recorded as C(lost).
 attributes:
@@ -45,30 +45,30 @@ options:
     type: str
   phase:
     description:
-      - What the node asks leave for. V(drain) before it is drained, V(down) when it is verified empty and before the first service is stopped,
-        V(return) before it serves again.
-      - C(go) is a ticket for the steps of that phase; M(gpufleet.lifecycle.rollout_step) refuses every other step.
+      - The phase that the node requests. V(drain) before it is drained, V(down) after it was verified idle and before
+        the first service is stopped, V(return) before it serves again.
+      - C(go) is a ticket for the steps of this phase. M(gpufleet.lifecycle.rollout_step) refuses every other step.
     type: str
     choices: [drain, down, return]
     default: drain
   step:
     description:
-      - A step of that phase that is opened in the same transaction as C(go) is given, as M(gpufleet.lifecycle.rollout_step) would.
+      - A step of this phase to open in the transaction that grants C(go), as M(gpufleet.lifecycle.rollout_step) would.
     type: str
   resume_step:
     description:
-      - The step in place of O(step) for a node that an earlier controller, now dead, had begun to change. Such a node is asked what became of it,
-        whatever it would begin with otherwise.
-      - O(step), when not given.
+      - The step instead of O(step) for an orphaned node that was changed. Such a node is examined first.
+      - O(step) if not given.
     type: str
   detail:
     description:
-      - Words for the line of progress of O(step).
+      - Text for the line of progress of O(step).
     type: str
     default: ''
   documents:
     description:
-      - Documents to keep in the ledger, by their names, in the same transaction as C(go) is given. Nothing is kept with another answer.
+      - Documents to store in the ledger by name, in the transaction that grants C(go). With another answer none is
+        stored.
     type: dict
     default: {}
   mode:
@@ -79,17 +79,17 @@ options:
     default: ledger
   version:
     description:
-      - The version that the node is about to get. Another one than the plan's is refused.
+      - The version that the role installs. A version that differs from the plan is refused.
     type: str
     default: ''
   turn:
     description:
-      - RV(turn) of the call before, V(0) for the first one.
+      - RV(turn) of the previous call, V(0) for the first one.
     type: int
     default: 0
   max_turns:
     description:
-      - The turn at which waiting ends and the answer is C(stop).
+      - The number of calls after which waiting ends and the answer is C(stop).
     type: int
     default: 250
   patience_s:
@@ -104,19 +104,20 @@ options:
     default: 300.0
   poll_s:
     description:
-      - Seconds between two looks at the ledger.
+      - Seconds between two queries of the ledger.
     type: float
     default: 1.0
   claim_dir:
     description:
-      - The state directory of the node. With it C(go) for O(phase=drain) takes the node for this attempt before anything is changed, by
-        M(gpufleet.lifecycle.node_claim). A node that another rollout has, or that cannot keep the claim, ends as failed.
-      - With O(mode=none) a node that a rollout has is refused, and none is taken.
-      - Without it the node is not asked anything.
+      - The state directory of the node. With it C(go) for O(phase=drain) claims the node for this attempt before
+        anything is changed, with M(gpufleet.lifecycle.node_claim). A node with the claim of another rollout, or without
+        room for the claim, ends as failed.
+      - With O(mode=none) a node with the claim of a rollout is refused, and no claim is written.
+      - Without it there is no connection to the node.
     type: path
   claim_timeout_s:
     description:
-      - Seconds to wait for whoever still works on the node, and for a node that is about to reboot or that an earlier controller left rebooting.
+      - Seconds to wait for a command that still runs on an orphaned node, and for a node that reboots.
     type: int
     default: 1800
 seealso:
@@ -127,7 +128,7 @@ seealso:
 
 EXAMPLES = r"""
 ---
-- name: Ask for leave
+- name: Request a drain slot
   gpufleet.lifecycle.rollout_gate:
     rollout_id: driver-535.261.03
     artifact_dir: /var/lib/gpufleet-controller
@@ -145,15 +146,15 @@ answer:
   returned: success
   type: str
 reason:
-  description: Why, in words.
+  description: The reason in words.
   returned: success
   type: str
 turn:
-  description: How many calls have been made for this node.
+  description: The number of calls for this node.
   returned: success
   type: int
 waited:
-  description: Whether the node had to wait, in this call or in one before it. What was known of it may have changed meanwhile.
+  description: Whether the node had to wait, in this call or an earlier one. Its state may have changed meanwhile.
   returned: success
   type: bool
 from_version:
@@ -161,56 +162,57 @@ from_version:
   returned: success
   type: str
 to_version:
-  description: The driver version the node shall get.
+  description: The driver version of the node in the plan.
   returned: success
   type: str
 left_drained:
-  description: Whether an earlier controller died after it had drained the node and before it did anything else to it.
+  description: Whether the node is orphaned, and drained but not changed.
   returned: success
   type: bool
 resume:
   description:
-    - How far an earlier controller had come with the node when it died. V(stopped), when only services were stopped. V(changed), when the
-      driver may be changed. V(put_back), when the node was being put back. V(serving), when it had leave to serve again, so that jobs may
-      run there.
-    - Empty for a node on which nothing was changed, which is examined anew.
+    - For an orphaned node, how far the rollout came. V(stopped) if only services were stopped. V(changed) if the driver
+      may be changed. V(put_back) if it was being rolled back. V(serving) if it had a ticket to serve again, so that
+      jobs may run on it.
+    - Empty for a node on which nothing was changed. It starts from the beginning.
   returned: success
   type: str
 failure:
-  description: What that controller had recorded of the node, when RV(resume) is not empty.
+  description: The recorded failure of an orphaned node, if RV(resume) is not empty.
   returned: success
   type: str
 ticket:
-  description: The ticket that came with C(go), with its C(phase) and when it C(expires); null without one.
+  description: The ticket of C(go), with its C(phase) and the time at which it C(expires); null without one.
   returned: success
   type: dict
   sample: {ident: 6a8f, phase: down, granted: "2026-01-31T12:00:00.000Z", expires: "2026-01-31T16:00:00.000Z", sha256: 4be1}
 soak_s:
-  description: How many seconds the node has to stay healthy at work before it counts as done; V(0) for a node that is no canary.
+  description: Seconds that a canary has to stay healthy in service before it is done; V(0) for other nodes.
   returned: success
   type: int
 documents:
-  description: What an earlier controller kept of the node (C(baseline), C(services)), when RV(resume) is not empty.
+  description: The stored documents of an orphaned node (C(baseline), C(services)), if RV(resume) is not empty.
   returned: success
   type: dict
 attempt:
-  description: How often this rollout has taken the node, this time included.
+  description: The number of attempts of this rollout on the node, including this one.
   returned: success
   type: int
 fence:
-  description: What stands for this attempt in the environment (E(GPUFLEET_FENCE)) of the tasks that change the node; empty without O(claim_dir).
+  description: The value of E(GPUFLEET_FENCE) in the environment of tasks that change the node; empty without
+    O(claim_dir).
   returned: success
   type: str
 position:
-  description: How many nodes of this run have gone so far, with this one; null when it did not go.
+  description: The number of the node among those that started in this run; null if it did not start.
   returned: success
   type: int
 total:
-  description: How many nodes the plan holds.
+  description: The number of nodes in the plan.
   returned: success
   type: int
 numbers:
-  description: Where the rollout stands. C(counts) of its nodes by state, and the limits that say how many go at a time.
+  description: The status of the rollout. C(counts) of its nodes by state, and the limits of nodes at a time.
   returned: success
   type: dict
 """

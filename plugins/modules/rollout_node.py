@@ -14,11 +14,11 @@ version_added: 0.2.0
 author:
   - gpufleet contributors (@gpufleet)
 description:
-  - Looks into the ledger of the rollouts, and at the node's own claim where O(marks) has it, whether the node of the
-    task is in flight. Nothing is changed in the ledger or on the node.
-  - A node in flight is one that a rollout drains, has taken down, proves or watches, also if its controller has died
-    meanwhile. Rollouts of other ledgers are known by the claim alone.
-  - A claim that could not be read counts as one that is held. A ledger that cannot be read fails the task.
+  - Reads the ledger of the rollouts, and the node's own claim if O(marks) has it, to tell whether the node of the task
+    is in flight. Nothing is changed in the ledger or on the node.
+  - A node in flight is draining, down, validating or soaking in a rollout, also if its controller is dead. Rollouts of
+    other ledgers are found only by the claim.
+  - A claim that could not be read counts as held. A ledger that cannot be read fails the task.
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
   - gpufleet.lifecycle._attributes.controller_only
@@ -41,12 +41,12 @@ options:
     type: str
     default: ""
   marks:
-    description: What M(gpufleet.lifecycle.node_claim) returned for the node. Empty for one that does not answer, of
-      which the ledger alone is asked.
+    description: The result of M(gpufleet.lifecycle.node_claim) for the node. Empty for a node that does not answer;
+      then only the ledger is read.
     type: dict
     default: {}
   baseline:
-    description: Whether to answer the last baseline of the node that a rollout kept in the ledger.
+    description: Whether to return the last baseline of the node in the ledger.
     type: bool
     default: false
   undo:
@@ -69,7 +69,7 @@ EXAMPLES = r"""
   gpufleet.lifecycle.node_claim:
   register: marks
 
-- name: See whether a rollout has it in flight
+- name: Check whether a rollout has the node in flight
   gpufleet.lifecycle.rollout_node:
     artifact_dir: ~/.gpufleet
     marks: "{{ marks }}"
@@ -78,11 +78,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 held:
-  description: Why the node is in flight, or why that cannot be told, with the next step. Empty if it is not.
+  description: Why the node is in flight, or why that is unknown, with the next step. Empty if it is not.
   returned: success
   type: str
 states:
-  description: The state of the node in every rollout of the ledger that knows it, by the name of the rollout.
+  description: The state of the node in each rollout of the ledger that has it, by the name of the rollout.
   returned: success
   type: dict
   sample: {upgrade-535.261.03: done}

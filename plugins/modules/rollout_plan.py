@@ -13,11 +13,10 @@ short_description: Order the nodes of a rollout and open its ledger
 version_added: 0.1.0
 description:
   - Orders the nodes, leaves out those that are at the target already, and writes the plan into the ledger of the rollout.
-  - The order is nodes that were in flight when an earlier controller died, then the canaries, then one node of each failure
-    domain in turn. Of the nodes of one failure domain (and wave) those go first on which nothing computes, as RV(nodes) says (C(load)); what an approval
-    is bound to, RV(sha256), is the order without regard to that.
-  - Refuses to start while another live controller runs the same rollout, or another rollout that shares a node with it, and where another rollout
-    broke off with one of the nodes in flight.
+  - The order is orphaned nodes, then the canaries, then the others, round-robin over failure domains. In one failure
+    domain (and wave) idle nodes go first (C(load) in RV(nodes)). RV(sha256) does not depend on the load.
+  - Refuses to start while another controller runs the same rollout, or one that shares a node with it, and if another
+    rollout was interrupted with one of the nodes in flight.
   - Runs once for all nodes, on the controller. The nodes are not contacted.
 attributes:
   check_mode:
@@ -45,7 +44,7 @@ options:
     type: str
     default: ''
   targets:
-    description: A version for each node by its name; O(target) goes before it. A node of O(layouts) needs none, and keeps the version that it has.
+    description: A version for each node by its name, if O(target) is empty. A node of O(layouts) needs none.
     type: dict
     default: {}
   layouts:
@@ -58,7 +57,7 @@ options:
     type: dict
     default: {}
   checked:
-    description: Whether M(gpufleet.lifecycle.playbook_variables) was run before. Without it no plan is made.
+    description: Whether M(gpufleet.lifecycle.playbook_variables) was run before. If not, the plan is refused.
     type: bool
     default: true
   schedulers:
@@ -70,11 +69,11 @@ options:
     type: str
     default: ''
   role_mode:
-    description: What C(gpu_node_upgrade_rollout_mode) is. Anything but V(ledger) is refused, since nodes would be taken without leave.
+    description: The value of C(gpu_node_upgrade_rollout_mode). Only V(ledger) is accepted; others need no ticket.
     type: str
     default: ledger
   undo:
-    description: The id of a rollout whose nodes shall go back to the version that it found on them, or V(last) for the one that was planned last.
+    description: The id of a rollout to roll back to the versions that it found, or V(last) for the one that was planned last.
     type: str
     default: ''
   audits:
@@ -142,7 +141,7 @@ options:
     type: int
     default: 0
   canaries:
-    description: Nodes that go first, in this order. No other node starts before every canary has ended.
+    description: Nodes that start first, in this order. No other node starts before every canary has ended.
     type: list
     elements: str
     default: []
@@ -151,11 +150,11 @@ options:
     type: int
     default: 0
   canary_failures:
-    description: The number of canaries that may fail without an end of the rollout.
+    description: The number of canaries that may fail without stopping the rollout.
     type: int
     default: 0
   canary_soak_s:
-    description: How many seconds a canary has to stay healthy at work, looked at again and again, before it counts as done and others go.
+    description: Seconds that a canary has to stay healthy in service before it is done and others start.
     type: int
     default: 0
   mode:
@@ -186,16 +185,16 @@ options:
     type: int
     default: 14400
   on_failure:
-    description: What the role C(gpu_node_upgrade) is told to do with a node that fails, as a part of what is approved and of the record.
+    description: What the role C(gpu_node_upgrade) does with a failed node, for the approval and the record.
     type: str
     choices: [rollback, quarantine, stop]
     default: rollback
   require_approval:
-    description: No node starts before somebody has approved exactly this plan with O(approve).
+    description: No node starts before exactly this plan is approved with O(approve).
     type: bool
     default: false
   approve:
-    description: At least eight letters of RV(sha256) of the plan that was looked at. A plan that has become another one since is not approved by it.
+    description: At least eight letters of RV(sha256) of the plan to approve. A plan that has changed is not approved.
     type: str
     default: ''
   domains:
@@ -213,7 +212,7 @@ options:
     elements: str
     default: []
   break_lock:
-    description: Take the rollout over from a controller of which nothing can be seen. One that lives, or wrote within two minutes, is never overruled.
+    description: Take over from a controller that is not visible. Refused if it wrote in the last two minutes.
     type: bool
     default: false
 seealso:
@@ -251,7 +250,7 @@ target:
   returned: success
   type: str
 order:
-  description: The nodes that shall go, first to last.
+  description: The nodes that start, first to last.
   returned: success
   type: list
   elements: str
@@ -267,12 +266,12 @@ peers:
   returned: success
   type: dict
 canaries:
-  description: Those of them that are canaries.
+  description: The canaries among them.
   returned: success
   type: list
   elements: str
 approved:
-  description: Whether nodes may start as far as approval goes.
+  description: Whether the plan is approved, or needs no approval.
   returned: success
   type: bool
 sha256:
@@ -280,7 +279,7 @@ sha256:
   returned: success
   type: str
 directory:
-  description: Where the ledger of the rollout lies.
+  description: The directory of the rollout's report.
   returned: success
   type: str
 lines:

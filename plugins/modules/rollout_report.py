@@ -15,15 +15,15 @@ description:
   - Writes C(report.json) (schema C(gpufleet.report/1)), C(report.md), C(junit.xml), the self-contained page C(report.html) and, for Prometheus,
     C(rollout.prom) into the directory of the rollout, and prints a summary table, what to do next, and where the report is. The same
     files are kept up to date while the rollout runs.
-  - At the end of a rollout (O(end=true)) it closes the run; a node still in flight then left without a verdict and is recorded as C(lost). The
-    table is left to a later task, so that it stands last.
-  - The verdict is C(complete) when every node is C(done), or C(skipped) because there was nothing to do. It is C(failed) when a node failed, was
-    rolled back, quarantined or lost, C(incomplete) when nodes are left over, and C(running) while the rollout runs.
+  - With O(end=true) it closes the run. A node that is still in flight then is recorded as C(lost). The table is left to
+    a later task, so that it is printed last.
+  - The verdict is C(complete) if every node is C(done) or C(skipped). It is C(failed) if a node is failed, rolled back,
+    quarantined or lost, C(incomplete) if nodes are pending, and C(running) while the rollout runs.
 attributes:
   check_mode:
     support: full
     details:
-      - Prints the table and writes nothing. With O(end=true) it prints what would be installed, since no node was taken.
+      - Prints the table and writes nothing. With O(end=true) it prints the packages that would be installed.
   diff_mode:
     support: none
 extends_documentation_fragment:
@@ -42,17 +42,17 @@ options:
     default: ''
   end:
     description:
-      - Close the run. Only the controller that runs the rollout may do that.
+      - Close the run. Refused for a rollout that another controller runs.
     type: bool
     default: false
   fail_unless_complete:
     description:
-      - Fail when the verdict is not C(complete).
+      - Fail if the verdict is not C(complete).
     type: bool
     default: true
   previews:
     description:
-      - The results of M(gpufleet.lifecycle.driver_packages) by node, to be summed up in check mode with O(end=true).
+      - The results of M(gpufleet.lifecycle.driver_packages) by node, for the summary in check mode with O(end=true).
     type: dict
     default: {}
   dest:
@@ -65,7 +65,7 @@ seealso:
 
 EXAMPLES = r"""
 ---
-- name: Show how the last rollout went
+- name: Show the report of the last rollout
   gpufleet.lifecycle.rollout_report:
     artifact_dir: /var/lib/gpufleet-controller
     fail_unless_complete: false
@@ -75,9 +75,9 @@ RETURN = r"""
 ---
 blame:
   description:
-    - What each host of the play has to fail with, by its name.
-    - They are the nodes that failed, and C(localhost) unless the verdict is C(complete). Where C(localhost) is not in the play, the nodes that did not
-      go fail in its place, and if there is none either, the host of the task.
+    - The failure message for each host of the play that has to fail.
+    - These are the failed nodes, and C(localhost) unless the verdict is C(complete). If C(localhost) is not in the
+      play, nodes that did not start fail instead, and if there are none, the host of the task.
   returned: with O(end=true)
   type: dict
   sample: {"gpu-r2-1": "gpu-r2-1 is rolled_back: GPU 3 does not answer"}
@@ -91,7 +91,7 @@ table:
   type: list
   elements: str
 directory:
-  description: Where the ledger and the report lie.
+  description: The directory of the report.
   returned: when a rollout was found
   type: str
 """

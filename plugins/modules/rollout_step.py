@@ -9,12 +9,14 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: rollout_step
-short_description: Record a step of a node before it is taken
+short_description: Record a step of a node before it begins
 version_added: 0.1.0
 description:
-  - Closes the open step of the node and opens the next one in the ledger, on disk before the task after it runs, and prints a line of progress.
-  - Refuses when the node has no live ticket of M(gpufleet.lifecycle.rollout_gate) for the phase of the step, or when the rollout belongs to another controller.
-  - With O(state) it closes the node, frees its slot, and writes the report anew.
+  - Closes the open step of the node and opens the next one in the ledger, and prints a line of progress. The record is
+    on disk before the next task runs.
+  - Refuses a node without a valid ticket of M(gpufleet.lifecycle.rollout_gate) for the phase of the step, and a rollout
+    that another controller runs.
+  - With O(state) it records the final state of the node, frees its slot, and updates the report.
 attributes:
   check_mode:
     support: full
@@ -48,12 +50,12 @@ options:
     default: ledger
   version:
     description:
-      - The version that the node is about to get. Another one than the plan's is refused.
+      - The version that the role installs. A version that differs from the plan is refused.
     type: str
     default: ''
   name:
     description:
-      - The step that is about to be taken.
+      - The step that begins.
     type: str
     choices:
       - evidence
@@ -79,58 +81,63 @@ options:
       - quarantine
   detail:
     description:
-      - Words for the line of progress.
+      - Text for the line of progress.
     type: str
     default: ''
   failed:
     description:
-      - Close the open step as failed, with this reason. It stays the reason of the node unless O(reason) says another.
+      - Close the open step as failed, with this reason. It is the reason of the node unless O(reason) has another one.
     type: str
     default: ''
   stop_rollout:
     description:
-      - With O(failed), let no further node start either, as an operator's stop does. Nodes in flight finish.
+      - With O(failed), let no further node start, as with an operator's stop. Nodes in flight finish.
     type: bool
     default: false
   failed_checks:
     description:
-      - The ids of the health checks that failed, with O(failed). Two nodes that fail the same ones fail alike, which stops the rollout.
+      - The ids of the health checks that failed, with O(failed). Nodes with the same failed checks have a common cause,
+        which stops the rollout.
     type: list
     elements: str
     default: []
   state:
     description:
-      - How the node ended. V(pending) is for a node that was drained and may not go down after all.
-      - V(done) and V(rolled_back) need their proof in O(documents), as C(health-after), which is what M(gpufleet.lifecycle.gpu_health) returns as
-        RV(gpufleet.lifecycle.gpu_health#module:health) with a baseline. It has to be of after the last change, with verdict V(pass).
-      - V(failed), V(skipped) and V(pending) say that nothing was changed, and are refused of a node on which a step that changes it was begun.
+      - The final state of the node. V(pending) is for a node that was drained and does not go down.
+      - V(done) and V(rolled_back) need their proof in O(documents), as C(health-after). This is
+        RV(gpufleet.lifecycle.gpu_health#module:health) of M(gpufleet.lifecycle.gpu_health) with a baseline, from after
+        the last change and with verdict V(pass).
+      - V(failed), V(skipped) and V(pending) mean that nothing was changed. They are refused for a node on which a step
+        that changes it began.
     type: str
     choices: [done, failed, rolled_back, quarantined, lost, skipped, pending]
   reason:
     description:
-      - Why it ended so.
+      - The reason for the state.
     type: str
     default: ''
   documents:
     description:
-      - Documents to keep in the ledger, by their names.
+      - Documents to store in the ledger, by name.
     type: dict
     default: {}
   node_dir:
     description:
-      - Directory on the node that gets a copy of O(documents), each as C(<name>.json), readable for root alone. It is made if it is not there.
-      - They are written to the node when the ledger has them, and with O(mode=none) too. In check mode nothing is written.
-      - Without it the node is not asked anything.
+      - Directory on the node for copies of O(documents), each as C(<name>.json), readable only by root. It is created
+        if it does not exist.
+      - The copies are written after the ledger, and with O(mode=none) too. In check mode nothing is written.
+      - Without it there is no connection to the node.
     type: path
   node_documents:
     description:
-      - The documents that O(node_dir) gets, by their names. Without it all of them.
+      - The names of the documents for O(node_dir). All of them if not given.
     type: list
     elements: str
   claim_dir:
     description:
-      - The state directory of the node. With it O(state) gives the node up that M(gpufleet.lifecycle.rollout_gate) took, once the ledger has it.
-        A node that is quarantined or lost keeps its claim. A node that does not answer keeps it too, which is told and fails nothing.
+      - The state directory of the node. With it O(state) removes the claim of M(gpufleet.lifecycle.rollout_gate), after
+        the ledger has the state. A node that is quarantined or lost keeps its claim. So does a node that does not
+        answer, which is a warning.
     type: path
 seealso:
   - module: gpufleet.lifecycle.rollout_gate
@@ -139,14 +146,14 @@ seealso:
 
 EXAMPLES = r"""
 ---
-- name: Begin to install
+- name: Record the step install
   gpufleet.lifecycle.rollout_step:
     rollout_id: driver-535.261.03
     artifact_dir: /var/lib/gpufleet-controller
     name: install
     detail: driver 535.216.03 -> 535.261.03
 
-- name: Begin to drain, and keep the baseline in the ledger and on the node
+- name: Record the step drain, and store the baseline in the ledger and on the node
   gpufleet.lifecycle.rollout_step:
     rollout_id: driver-535.261.03
     artifact_dir: /var/lib/gpufleet-controller
@@ -155,7 +162,7 @@ EXAMPLES = r"""
       baseline: "{{ before.baseline }}"
     node_dir: /var/lib/gpufleet
 
-- name: The node is done
+- name: Record that the node is done
   gpufleet.lifecycle.rollout_step:
     rollout_id: driver-535.261.03
     artifact_dir: /var/lib/gpufleet-controller
@@ -172,16 +179,16 @@ progress:
   type: str
   sample: '[3/4] gpu-r1-2: install (driver 535.216.03 -> 535.261.03)'
 state:
-  description: The state of the node afterwards.
+  description: The state of the node after the step.
   returned: success, with the ledger
   type: str
 ticket:
-  description: The ticket under which the step was opened; null when the node ended.
+  description: The ticket of the step; null if the node has ended.
   returned: success, with the ledger
   type: dict
 numbers:
-  description: Where the rollout stands. C(counts) of its nodes by state, and the limits that say how many go at a time.
-  returned: outside of check mode; empty when only documents were kept
+  description: The status of the rollout. C(counts) of its nodes by state, and the limits of nodes at a time.
+  returned: outside of check mode; empty if only documents were stored
   type: dict
 """
 

@@ -1,7 +1,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the rollout actions share. They run on the controller; only rollout_step opens a connection to the node, and only for its own copies."""
+"""The base of the rollout actions, which run on the controller.
+
+Only rollout_gate and rollout_step connect to the node, for its claim and its copies of documents.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,27 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, ledger, owner, state, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, owner, state, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import ROLLOUT_ID, Ledger, LedgerError, last_id
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import domains, holds, limits, options, plan, windows
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import outbox, publish
 
 display = Display()
 
 EXPECTED = (
-    _controller.ControllerError, domains.DomainError, holds.HoldError, ledger.LedgerError, limits.LimitError, options.OptionError, outbox.WebhookError,
-    owner.OwnerError, plan.PlanError, state.StateError, store.StoreError, windows.WindowError, OSError,
+    _controller.ControllerError,
+    domains.DomainError,
+    holds.HoldError,
+    LedgerError,
+    limits.LimitError,
+    options.OptionError,
+    outbox.WebhookError,
+    owner.OwnerError,
+    plan.PlanError,
+    state.StateError,
+    store.StoreError,
+    windows.WindowError,
+    OSError,
 )
 
 
@@ -51,43 +66,52 @@ class RolloutAction(ActionBase):
         raise NotImplementedError
 
     def unwritable(self, exc):
-        """What to say of a directory or file of the controller that cannot be used: whose it is, and the variable that says where it lies."""
+        """Return the message for a path of the controller that cannot be used, with the variable that sets it."""
         path, given = str(exc.filename or ""), self._task.args
         places = [(self.VARIABLES.get(key, key), os.path.abspath(os.path.expanduser(str(given[key])))) for key in ("dest", "textfile_dir", "artifact_dir")
                   if given.get(key)]
         if given.get("ledger") and not any(path.startswith(place) for dummy, place in places):
             places = [("rollout_ledger", path)]
         name = next((variable for variable, place in places if path.startswith(place)), places[-1][0] if places else "gpufleet_artifact_dir")
-        return "%s: %s cannot be used on the controller: %s. Give %s a directory that can be written." % (name, path or "it", exc.strerror or exc, name)
+        return "%s: %s cannot be used on the controller: %s. Set %s to a directory that can be written." % (
+            name, path or "it", exc.strerror or exc, name)
 
     @staticmethod
-    def book(arguments, rollout_id=None):
-        return ledger.Ledger(arguments["artifact_dir"], arguments["rollout_id"] if rollout_id is None else rollout_id, arguments["ledger"])
+    def ledger(arguments, rollout_id=None):
+        return Ledger(
+            arguments["artifact_dir"],
+            arguments["rollout_id"] if rollout_id is None else rollout_id,
+            arguments["ledger"],
+        )
 
     def undone(self, arguments):
-        """(ledger of the rollout that is to be undone, id of the rollback that does so already and broke off); None and "" where there is none."""
+        """Return (ledger of the rollout to roll back, id of an interrupted rollback of it); None and "" if none."""
         wanted = arguments["undo"]
         if not wanted:
             return None, ""
-        if not ledger.ROLLOUT_ID.fullmatch(wanted):
-            raise plan.PlanError("rollback_of is %r, which is no name of a rollout; expected one such as upgrade-535.261.03, or none for the last one. "
-                                 "Nothing was changed." % wanted)
+        if not ROLLOUT_ID.fullmatch(wanted):
+            raise plan.PlanError(
+                "rollback_of is %r; expected the id of a rollout such as upgrade-535.261.03, or nothing for the last "
+                "one. Nothing was changed." % wanted)
         database = store.Store(arguments["ledger"] or store.default_url(arguments["artifact_dir"]))
-        rollout_id, broken_off = ledger.last_id(database) if wanted == "last" else wanted, ""
+        rollout_id, broken_off = last_id(database) if wanted == "last" else wanted, ""
         if not rollout_id:
-            raise plan.PlanError("There is no rollout to undo in %s. Nothing was changed." % database.shown)
-        book = self.book(arguments, rollout_id)
-        view = book.view()
+            raise plan.PlanError("There is no rollout to roll back in %s. Nothing was changed." % database.shown)
+        ledger = self.ledger(arguments, rollout_id)
+        view = ledger.view()
         if wanted == "last" and view.undo:
             if view.finished is not None:
-                raise plan.PlanError("The last rollout, %s, was itself a rollback, and is over: name the one to undo with rollback_of, such as "
-                                     "rollback_of=%s. Nothing was changed." % (rollout_id, view.undo))
+                raise plan.PlanError(
+                    "The last rollout, %s, was itself a rollback, and has ended. Name the rollout to roll back, such "
+                    "as rollback_of=%s. Nothing was changed." % (rollout_id, view.undo))
             broken_off, rollout_id = rollout_id, view.undo
-            book = self.book(arguments, rollout_id)
-            view = book.view()
+            ledger = self.ledger(arguments, rollout_id)
+            view = ledger.view()
         if view.run is None:
-            raise plan.PlanError("There is no rollout %s to undo in %s: correct rollback_of. Nothing was changed." % (rollout_id, database.shown))
-        return book, broken_off
+            raise plan.PlanError("There is no rollout %s to roll back in %s. Correct rollback_of. Nothing was "
+                                 "changed." % (
+                rollout_id, database.shown))
+        return ledger, broken_off
 
     @property
     def check(self):
@@ -95,32 +119,33 @@ class RolloutAction(ActionBase):
 
     @staticmethod
     def controller():
-        """The playbook's own process, as long as this task still belongs to it."""
+        """Return the identity of the playbook's process; refuse a task whose playbook has ended."""
         return owner.identify(_controller.require())
 
     def on_node(self, task_vars, **args):
-        """What node_claim answers on the node of the task."""
+        """Return the result of node_claim on the node of the task."""
         return self._execute_module(module_name="gpufleet.lifecycle.node_claim", module_args=args, task_vars=task_vars)
 
-    def tell(self, book, arguments, now=False, idle=False):
-        """Bring the reports up to date and see to the webhook, after something was written, or when IDLE. Returns the report if it was asked for NOW."""
-        doc = publish.refresh(book, now, idle, arguments.get("textfile_dir"), display.warning)
-        outbox.kick(book, arguments.get("webhook"), idle, display.warning)
+    def tell(self, ledger, arguments, now=False, idle=False):
+        """Update the reports and notify the webhook, after a write or when IDLE. Returns the report if NOW."""
+        doc = publish.refresh(ledger, now, idle, arguments.get("textfile_dir"), display.warning)
+        outbox.kick(ledger, arguments.get("webhook"), idle, display.warning)
         return doc
 
-    def say_brakes(self, book, found):
-        """Say what keeps nodes from starting, once for the whole rollout, and when that is over."""
-        path = book.path("brakes.lock")
+    def say_brakes(self, ledger, found):
+        """Print what keeps nodes from starting, once for the whole rollout, and when that has ended."""
+        path = ledger.path("brakes.lock")
         try:
-            with files.alone(path, 0.0) as handle:
+            with files.locked(path, 0.0) as handle:
                 if handle is None:
-                    return  # somebody else is about to say it
-                before = files.note(handle).get("brakes") or []
+                    return  # another process prints it
+                before = files.read_json(handle).get("brakes") or []
                 if before == found:
                     return
-                files.keep(handle, {"brakes": found})
+                files.write_json(handle, {"brakes": found})
         except OSError as exc:
-            display.warning("What holds rollout %s is not said here: %s" % (book.rollout_id, exc))
+            display.warning("What keeps nodes of rollout %s from starting is not printed here: %s" % (
+                ledger.rollout_id, exc))
             return
         for line in [line for line in found if line not in before] or ([] if found else ["Nodes may start again."]):
             self.say(line)
@@ -130,23 +155,25 @@ class RolloutAction(ActionBase):
         display.display(line)
 
 
-def owned_view(transaction, book, identity):
-    """The view of a rollout that this controller runs; anybody else is refused, and so is what is left of this one after its end."""
+def owned_view(transaction, ledger, identity):
+    """Return the view of a rollout that this controller runs; refuse other controllers, and tasks of an ended run."""
     _controller.require()
-    run = owner.require(transaction, book.rollout_id, identity)
+    run = owner.require(transaction, ledger.rollout_id, identity)
     if transaction.view.run != run:
-        raise owner.OwnerError("Rollout %s was planned again meanwhile; this run may not go on with it." % book.rollout_id)
+        raise owner.OwnerError(
+            "Rollout %s was planned again meanwhile, so this run may not continue it." % ledger.rollout_id
+        )
     return transaction.view
 
 
 def progress(view, node, text):
-    """C([3/4] gpu-r1-2: install)."""
+    """Return a line of progress, such as C([3/4] gpu-r1-2: install)."""
     found = view.nodes.get(node)
     return "[%s/%d] %s: %s" % (found.went if found is not None and found.went else "-", view.total, node, text)
 
 
 def numbers(view):
-    """Where the rollout stands, for whoever shows its progress."""
+    """Return the status of the rollout in numbers, for a display of its progress."""
     policy = view.policy
     return {
         "counts": view.nodes.count(),

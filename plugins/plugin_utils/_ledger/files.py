@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where the artifacts of a rollout lie on the controller."""
+"""The files of a rollout on the controller: their place, and small JSON files that several processes share."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ join = os.path.join
 
 
 def rollouts_dir(artifact_dir):
+    """Return the directory of all rollouts."""
     return os.path.join(os.path.expanduser(artifact_dir), "rollouts")
 
 
 @contextlib.contextmanager
-def alone(path, patience_s):
-    """Hold the file under PATH alone, open, for as long as the block runs; None when nobody let go of it in time. The lock dies with its process."""
+def locked(path, patience_s):
+    """Open the file at PATH and hold its lock while the block runs; None if another process kept it for PATIENCE_S.
+
+    The lock ends with its process.
+    """
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -39,8 +43,8 @@ def alone(path, patience_s):
         os.close(handle)
 
 
-def note(handle):
-    """The small JSON object in an open file; empty when there is none that can be read."""
+def read_json(handle):
+    """Return the JSON object in an open file; empty if there is none that can be read."""
     try:
         found = json.loads(os.pread(handle, 1 << 20, 0).decode() or "{}")
     except ValueError:
@@ -48,15 +52,15 @@ def note(handle):
     return found if isinstance(found, dict) else {}
 
 
-def keep(handle, fields):
-    """Put FIELDS into an open file in the place of what was there."""
+def write_json(handle, fields):
+    """Replace the content of an open file with FIELDS."""
     data = json.dumps(fields).encode()
     os.ftruncate(handle, 0)
     os.pwrite(handle, data, 0)
 
 
-def looked_lately(path, seconds):
-    """Whether the file was written to less than SECONDS ago."""
+def written_within(path, seconds):
+    """Return True if the file was written to less than SECONDS ago."""
     try:
         return time.time() - os.stat(path).st_mtime < seconds
     except FileNotFoundError:

@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A sign of life of the controller in the ledger, whatever its tasks are at.
+"""The heartbeat of a controller in the ledger, independent of its tasks.
 
-An installation takes longer than a living controller may be silent, and nothing of a playbook runs beside its tasks: watcher.py is the process that
-does this.
+An installation may take longer than a controller may be silent, and a playbook runs nothing beside its tasks. The
+process in watcher.py therefore writes the heartbeat.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import time
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, store
 
-POLL_S = 0.5  # where the kernel tells nobody that a process has ended
+POLL_S = 0.5  # for kernels without pidfd_open, which do not report the end of a process
 
 
 class Watch:
-    """A process by its identity: whether it has ended."""
+    """A process that is watched for its end, by its identity."""
 
     def __init__(self, identity, proc="/proc"):
         self.identity, self.proc, self.poll = identity, proc, None
@@ -27,17 +27,17 @@ class Watch:
             self.poll = select.poll()
             self.poll.register(os.pidfd_open(identity["pid"]), select.POLLIN)
         except (AttributeError, OSError):
-            self.poll = None  # no such kernel, or no such process, which the next look sees
+            self.poll = None  # an old kernel, or no such process, which has_ended() finds
 
-    def over(self):
-        # One that cannot be told from another one is believed to live as long as its pid does.
+    def has_ended(self):
+        """Return True if the process has ended. One that cannot be identified counts as alive while its pid exists."""
         seen = owner.seen(self.identity["pid"], self.proc)
         return seen == owner.GONE or (seen is not None and self.identity["started"] is not None and seen != self.identity["started"])
 
     def ended(self, seconds):
-        """Wait for its end, and no longer than SECONDS; whether it has come."""
+        """Wait up to SECONDS for the end of the process; return True if it has ended."""
         deadline = time.monotonic() + seconds
-        while not self.over():
+        while not self.has_ended():
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
@@ -48,19 +48,24 @@ class Watch:
         return True
 
 
-def beat(book, identity, run, watch, now=None):
-    """Write one sign of life; False when there is no such run of this controller any more."""
-    if book.owner() is None:  # only read: a ledger that was removed is not made anew
+def record(ledger, identity, run, watch, now=None):
+    """Write one heartbeat; False if the run no longer belongs to this controller."""
+    if ledger.owner() is None:  # read first: a ledger that was removed must not be created again
         return False
-    return book.transact(lambda transaction: not watch.ended(0) and owner.beat(transaction, identity, run, now))
+    return ledger.transact(
+        lambda transaction: not watch.ended(0) and owner.record_heartbeat(transaction, identity, run, now)
+    )
 
 
-def serve(book, identity, run, every_s):
-    """Write signs of life until the controller or its run has ended; whether the run was still its own when the controller had."""
+def keep_alive(ledger, identity, run, every_s):
+    """Write heartbeats until the controller or its run has ended.
+
+    True if the controller ended while it owned the run.
+    """
     watch, going = Watch(identity), True
     while going and not watch.ended(every_s):
         try:
-            going = beat(book, identity, run, watch)
+            going = record(ledger, identity, run, watch)
         except (store.StoreError, OSError):
-            pass  # a ledger that is away may come back
+            pass  # the database may come back
     return going or watch.ended(0)

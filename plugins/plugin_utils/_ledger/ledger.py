@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The ledger of a rollout: what is known of it, and the only way to write to it.
+"""The ledger of a rollout: reading it, and the only way to write to it.
 
-Every transaction appends events and brings the rows of the nodes up to date with them, both or neither. The rows are what the gate
-looks at; the events are the story, and amount to the same rows.
+Every transaction appends events and updates the rows of the nodes, both or neither. The gate reads the rows. The
+events are the history, and reducing them gives the same rows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import json
 import re
 import uuid
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, state, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, keys, state, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import sa
 
 ROLLOUT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,99}")
@@ -25,48 +25,56 @@ HEAD = ("rollout_id", "run", "target", "started", "finished", "sha256", "total",
         "stopped", "held", "held_reason")
 
 
-# How many nodes are read at a time where the first of many are looked for.
+# Nodes to read at a time when searching for the first of many.
 BATCH = 200
-# How many events are read at a time.
+# Events to read at a time.
 CHUNK = 1000
 
 
 class LedgerError(Exception):
-    """The ledger cannot be used so; the message says what to do."""
+    """The ledger cannot be used in this way; the message says what to do."""
 
 
 def timestamp(now=None):
-    """UTC time as the documents of a rollout spell it."""
+    """Return a UTC time in the format of a rollout's documents."""
     return state.timestamp(now or datetime.datetime.now(datetime.timezone.utc))
 
 
 def check_id(rollout_id):
+    """Refuse a rollout id that cannot be the name of a directory."""
     if not ROLLOUT_ID.fullmatch(rollout_id or ""):
-        raise LedgerError("The rollout id %r (rollout_id) is not usable as a directory name: letters, digits and . _ + ~ - are, up to 100 of them." % (
-            rollout_id,))
+        raise LedgerError(
+            "rollout_id is %r, which cannot be the name of a directory; expected up to 100 letters, digits and . _ + ~ "
+            "-."
+            % (rollout_id,)
+        )
     return rollout_id
 
 
 def check_node(name):
+    """Refuse the name of a node that cannot be the name of a directory."""
     if not NODE_NAME.fullmatch(name or ""):
-        raise LedgerError("The node name %r is not usable as a directory name: letters, digits and . _ : - are." % (name,))
+        raise LedgerError(
+            "The node name %r cannot be the name of a directory; expected letters, digits and . _ : -." % (name,)
+        )
     return name
 
 
 def dump(value):
+    """Return the JSON text of a value, equal for equal values."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def node_of(body):
-    """A node out of its JSON."""
-    fields = json.loads(body)
+    """Return the node of a row's JSON."""
+    fields = keys.restored(json.loads(body))
     fields["steps"] = [state.Step(**step) for step in fields["steps"]]
     fields["ticket"] = state.Ticket(**fields["ticket"]) if fields["ticket"] else None
     return state.Node(**fields)
 
 
 class StoredNodes:
-    """The nodes of one rollout out of the database; answers what state.Nodes answers, and remembers what was changed."""
+    """The nodes of one rollout in the database. Has the methods of state.Nodes, and collects changes for flush()."""
 
     def __init__(self, connection, database, rollout_id):
         self._connection = connection
@@ -82,7 +90,10 @@ class StoredNodes:
         return self._connection.execute(query).all()
 
     def _nodes(self, *conditions):
-        """Nodes that meet the conditions in the database, and those that were changed since, for the caller to test again."""
+        """Return nodes that meet the conditions in the database, and all that were changed since.
+
+        The caller tests again.
+        """
         if not self._replaced:
             for body, name in self._rows(*conditions):
                 if name not in self._known:
@@ -111,8 +122,8 @@ class StoredNodes:
     def having(self, *states):
         return [node for node in self._nodes(self._table.c.state.in_(states)) if node.state in states]
 
-    def suspects(self):
-        return [node for node in self._nodes(self._table.c.suspect.is_(True)) if node.suspect]
+    def orphaned(self):
+        return [node for node in self._nodes(self._table.c.orphaned.is_(True)) if node.orphaned]
 
     def canaries(self):
         return [node for node in self._nodes(self._table.c.canary.is_(True)) if node.canary]
@@ -133,10 +144,10 @@ class StoredNodes:
         return {name: number for name, number in counts.items() if number}
 
     def waiting_before(self, position, present=None, barred=None):
-        """Names of the nodes before this place of the order that have not gone, in order; no more are read than needed.
+        """Return the names of pending nodes before POSITION, in order; no more are read than needed.
 
-        PRESENT: a set of those that count (None: all). BARRED: answers by the failure domains of a node whether it does
-        not count (None: all do).
+        PRESENT: the set of nodes that count (None: all). BARRED: a function that returns True for the failure domains
+        of a node that does not count (None: all count).
         """
         mine = sorted((node.position, node.name) for node in self._known.values() if node is not None and node.name in self._changed
                       and node.state == "pending" and node.position is not None and node.position < position
@@ -144,11 +155,10 @@ class StoredNodes:
         return (name for dummy, name in heapq.merge(mine, self._stored_waiting_before(position, present, barred)))
 
     def _stored_waiting_before(self, position, present, barred):
-        """(position, name) of those that are so in the database and were not changed since, a batch at a time.
+        """Yield (position, name) of pending nodes in the database that were not changed since, a batch at a time.
 
-        The first batch shows in most cases who goes first. What keeps nodes in it from going is told to the database for
-        the next: who is present, once one was not, and which failure domains are barred. Otherwise all that wait would
-        have to be read wherever most of them cannot go.
+        In most cases the first batch is enough. Later queries leave out nodes that are not present, and failure domains
+        that were found barred. Otherwise all pending nodes would be read where most of them cannot go.
         """
         after, batch, known, among = -1, [] if self._replaced else None, {}, None
         while batch is None or len(batch) == BATCH:
@@ -161,7 +171,7 @@ class StoredNodes:
             after = batch[-1][0] if batch else after
 
     def _barred(self, name, text, barred, known):
-        """Whether the failure domains of a node, stored as TEXT, are BARRED; what was asked once is KNOWN."""
+        """Return True if the failure domains of a node, stored as TEXT, are barred. KNOWN caches the answers."""
         if text is None:
             return barred(self.get(name).domains)
         if text not in known:
@@ -169,9 +179,9 @@ class StoredNodes:
         return known[text]
 
     def _waiting(self, after, position, present, known):
-        """One batch of (position, name, failure domains as stored) of those that wait between two places of the order.
+        """Return one batch of (position, name, failure domains as stored) of pending nodes between two positions.
 
-        KNOWN: whether they are barred, by failure domains. A row without them is never left out for its domains.
+        KNOWN: for stored failure domains, whether they are barred. A row without domains is never left out for them.
         """
         columns = self._table.c
         text = columns.domains if self._database.placed else sa.null()
@@ -187,7 +197,7 @@ class StoredNodes:
         return self._connection.execute(query.order_by(columns.position).limit(BATCH)).all()
 
     def flush(self):
-        """Write what was changed."""
+        """Write the changes."""
         if self._replaced:
             self._connection.execute(sa.delete(self._table).where(self._table.c.rollout_id == self._id))
         elif self._changed:
@@ -197,13 +207,19 @@ class StoredNodes:
 
     def _row(self, node):
         return {
-            "rollout_id": self._id, "name": node.name, "state": node.state, "suspect": node.suspect, "position": node.position,
-            "canary": node.canary, "body": dump(dataclasses.asdict(node)), "domains": dump(node.domains),
+            "rollout_id": self._id,
+            "name": node.name,
+            "state": node.state,
+            "orphaned": node.orphaned,
+            "position": node.position,
+            "canary": node.canary,
+            "body": dump(keys.stored(dataclasses.asdict(node))),
+            "domains": dump(node.domains),
         }
 
 
 class Transaction:
-    """What is known while nobody else can write, and what is to be added to it."""
+    """The rollout as it is while no other process can write, and the changes to write."""
 
     def __init__(self, connection, database, rollout_id):
         self._connection = connection
@@ -221,15 +237,15 @@ class Transaction:
 
     @property
     def ledger_id(self):
-        """What tells this ledger from every other one; None where nothing is known to have begun in it."""
+        """The identity of this ledger, unlike that of any other; None if no rollout has begun in it."""
         return self._database.identity(self._connection)
 
     def name_ledger(self):
-        """Give the ledger its identity, if it has none; answers it."""
+        """Return the identity of the ledger; create it if there is none."""
         return self._database.identity(self._connection, make=True)
 
     def hold(self, owner):
-        """Say who runs the rollout now."""
+        """Set the record of the controller that owns the rollout."""
         self.owner, self._held = owner, True
 
     @property
@@ -237,39 +253,39 @@ class Transaction:
         return bool(self.added or self._documents or self._held)
 
     def append(self, event, **fields):
-        """Add one event and take it into the view."""
+        """Add an event, and apply it to the view."""
         self.added.append(dict(fields, event=event, time=timestamp()))
         state.apply(self.view, self.added[-1])
         if event == "plan":
             self._planned = self.added[-1]["time"]
 
     def save(self, node, name, document):
-        """Keep a document of a node: its baseline, an audit, a verdict."""
+        """Store a document of a node: its baseline, an audit, a verdict."""
         self._documents.append((check_node(node), check_node(name), document))
 
-    def alone(self):
-        """See to it that no other rollout of this ledger begins before this transaction has ended."""
-        self._database.hold_all(self._connection)
+    def block_new_rollouts(self):
+        """Keep every other rollout of this ledger from beginning until this transaction has ended."""
+        self._database.block_new_rollouts(self._connection)
 
     def owners(self):
-        """(rollout id, owner) of every other rollout that somebody runs or ran."""
+        """Return (rollout id, owner record) of every other rollout that has an owner."""
         table = self._database.table["rollout"]
         query = sa.select(table.c.rollout_id, table.c.owner).where(table.c.rollout_id != self._id, table.c.owner.is_not(None))
         return [(name, json.loads(owner)) for name, owner in self._connection.execute(query)]
 
     def shared(self, other_id, names):
-        """Those of NAMES that another rollout has in its plan too."""
+        """Return those of NAMES that are in the plan of another rollout too."""
         table = self._database.table["node"]
         theirs = {name for (name,) in self._connection.execute(sa.select(table.c.name).where(table.c.rollout_id == other_id))}
         return sorted(theirs & set(names))
 
     def state_elsewhere(self, other_id, name):
-        """The state of a node in another rollout of this ledger; None when that has no such node."""
+        """Return the state of a node in another rollout of this ledger; None if that has no such node."""
         table = self._database.table["node"]
         return self._connection.execute(sa.select(table.c.state).where(table.c.rollout_id == other_id, table.c.name == name)).scalar()
 
     def in_flight_elsewhere(self, names):
-        """(rollout id, node, state) of those of NAMES that other rollouts left in flight."""
+        """Return (rollout id, node, state) of those of NAMES that are in flight in other rollouts."""
         table, wanted = self._database.table["node"], set(names)
         query = (
             sa.select(table.c.rollout_id, table.c.name, table.c.state)
@@ -279,7 +295,7 @@ class Transaction:
         return [tuple(row) for row in self._connection.execute(query) if row[1] in wanted]
 
     def in_flight_beside(self, names):
-        """(rollout id, node) of every node that is not one of NAMES and that another rollout has in flight."""
+        """Return (rollout id, node) of every node in flight in another rollout that is not one of NAMES."""
         table, ours = self._database.table["node"], set(names)
         query = (
             sa.select(table.c.rollout_id, table.c.name, table.c.body)
@@ -289,7 +305,7 @@ class Transaction:
         return [(other_id, node_of(body)) for other_id, name, body in self._connection.execute(query) if name not in ours]
 
     def flush(self, token):
-        """Write all of it; TOKEN marks the events of one transaction."""
+        """Write the changes; TOKEN marks the events of this transaction."""
         connection, tables = self._connection, self._database.table
         self.view.nodes.flush()
         row = {"planned": self._planned, "head": dump({key: getattr(self.view, key) for key in HEAD}), "owner": dump(self.owner) if self.owner else None}
@@ -317,7 +333,7 @@ def _view(head, nodes):
 
 
 class Ledger:
-    """One rollout in a ledger, and its directory of artifacts on the controller."""
+    """One rollout in a ledger, and the directory of its artifacts on the controller."""
 
     def __init__(self, artifact_dir, rollout_id, url="", patience_s=store.PATIENCE_S):
         self.rollout_id = check_id(rollout_id)
@@ -331,9 +347,9 @@ class Ledger:
         return self.store.shown
 
     def transact(self, work):
-        """WORK(transaction): read, decide and write with nobody in between, and its answer. Nothing is written when it raises.
+        """Call WORK(transaction) in one isolated transaction and return its result. Nothing is written if it raises.
 
-        WORK may be run more than once and must change nothing but the transaction.
+        WORK may be called more than once, and must have no effect but on the transaction.
         """
         token = uuid.uuid4().hex
         answers = []
@@ -341,7 +357,7 @@ class Ledger:
         def attempt(connection, repeated):
             events = self.store.table["event"]
             if repeated and connection.execute(sa.select(events.c.id).where(events.c.token == token).limit(1)).first():
-                return answers[-1]  # the try before was committed, and only its answer was lost on the way
+                return answers[-1]  # the earlier attempt was committed, and only the reply was lost
             transaction = Transaction(connection, self.store, self.rollout_id)
             answers.append(work(transaction))
             if transaction.changed:
@@ -351,19 +367,22 @@ class Ledger:
         return self.store.transact(self.rollout_id, attempt)
 
     def look(self, question):
-        """QUESTION(view) about the rollout as it is now; a view of nothing when it was never planned."""
+        """Return QUESTION(view) for the rollout as it is now; the view is empty if it was never planned."""
         with self.store.reading() as connection:
             if connection is None:
                 return question(state.Rollout())
             return question(Transaction(connection, self.store, self.rollout_id).view)
 
     def rehearse(self, work):
-        """WORK(transaction), and nothing of it is written: for what a run in check mode would be refused. None where nothing was ever written."""
+        """Call WORK(transaction) without writing, to find in check mode what would be refused.
+
+        None if nothing was ever written to the ledger.
+        """
         with self.store.reading() as connection:
             return work(Transaction(connection, self.store, self.rollout_id)) if connection is not None else None
 
     def view(self):
-        """The whole rollout, in memory."""
+        """Return the whole rollout, in memory."""
 
         def whole(view):
             return dataclasses.replace(view, nodes=state.Nodes(view.nodes.everything()))
@@ -371,12 +390,12 @@ class Ledger:
         return self.look(whole)
 
     def owner(self):
-        """Who runs, or ran, this rollout; None if it was never planned."""
+        """Return the record of the controller that owns this rollout; None if it was never planned."""
         with self.store.reading() as connection:
             return Transaction(connection, self.store, self.rollout_id).owner if connection is not None else None
 
     def events(self):
-        """The story so far, first to last. Nobody who writes waits for it: it is read in parts, and understood between them."""
+        """Return all events, first to last. They are read in parts, so that no process that writes waits for them."""
         found, last = [], 0
         while True:
             with self.store.peeking() as connection:
@@ -391,7 +410,7 @@ class Ledger:
             last = rows[-1][0]
 
     def last_event(self):
-        """The number of the last event; None when there is none."""
+        """Return the number of the last event; None if there is none."""
         with self.store.reading() as connection:
             if connection is None:
                 return None
@@ -399,7 +418,7 @@ class Ledger:
             return connection.execute(sa.select(sa.func.max(table.c.id)).where(table.c.rollout_id == self.rollout_id)).scalar()
 
     def load(self, node, name):
-        """A document that was kept of a node, or None."""
+        """Return a stored document of a node, or None."""
         with self.store.reading() as connection:
             if connection is None:
                 return None
@@ -409,11 +428,11 @@ class Ledger:
         return json.loads(body) if body is not None else None
 
     def last_id(self):
-        """The id of the rollout of this ledger that was planned last, or None."""
+        """Return the id of the rollout that was planned last in this ledger, or None."""
         return last_id(self.store)
 
     def elsewhere(self, names):
-        """(rollout id, node) of every other rollout of this ledger, for those of NAMES that one of them may have left changed and unproven."""
+        """Return (rollout id, node) of other rollouts, for those of NAMES that one of them may have left unproven."""
         with self.store.reading() as connection:
             if connection is None:
                 return []
@@ -426,12 +445,12 @@ class Ledger:
             return [(rollout_id, node_of(body)) for rollout_id, dummy, body in connection.execute(others.where(table.c.name.in_(doubtful)))]
 
     def path(self, *names):
-        """Where an artifact of this rollout lies."""
+        """Return the path of an artifact of this rollout."""
         return files.join(self.directory, *names)
 
 
 def last_id(database):
-    """The id of the rollout that was planned last, or None."""
+    """Return the id of the rollout that was planned last, or None."""
     with database.reading() as connection:
         if connection is None:
             return None
@@ -441,7 +460,7 @@ def last_id(database):
 
 
 def standing(database, name):
-    """(identity of the ledger, {rollout id: state of the node NAME in it}); of a ledger in which nothing was written, None and nothing."""
+    """Return (identity of the ledger, {rollout id: state of the node NAME in it}); (None, {}) for an empty ledger."""
     with database.reading() as connection:
         if connection is None:
             return None, {}
@@ -451,7 +470,7 @@ def standing(database, name):
 
 
 def last_document(database, node, name):
-    """A document of a node out of the rollout that kept it last, or None."""
+    """Return the newest document of a node with this name, from any rollout, or None."""
     with database.reading() as connection:
         if connection is None:
             return None

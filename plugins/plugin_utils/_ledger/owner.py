@@ -1,11 +1,12 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which controller runs a rollout, and whether it still lives.
+"""The controller that owns a rollout, and whether it is alive.
 
-Tasks of one playbook run in many short-lived worker processes, so no file lock can be held from the first task to the last. The owner
-is the process that all of them share, the playbook itself, named so that a reused pid, a reboot or another container is told apart. What
-cannot be seen of it is unknown, and never its end.
+Tasks of one playbook run in many short-lived worker processes, so no file lock can be held from the first task to the
+last. The owner is the process that all of them share, the playbook itself. Its identity differs from that of a process
+with the same pid later, after a reboot, or in another container. If its process cannot be seen, its liveness is
+unknown, which never counts as dead.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import socket
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 
-# How often a controller shows in the ledger that it lives (watcher.py, and whoever asks the ledger), and how long that is believed where its
-# process cannot be seen.
+# The interval of a controller's heartbeat, and the age at which it is too old where its process cannot be seen. The
+# heartbeat is written by watcher.py and by every task that uses the ledger.
 HEARTBEAT_S = 30
 FRESH_S = 120
 GONE = "gone"
@@ -25,7 +26,7 @@ IDENTITY = ("boot_id", "pid_namespace", "pid", "started")
 
 
 class OwnerError(Exception):
-    """The rollout belongs to somebody else; the message says to whom and what to do."""
+    """The rollout belongs to another controller; the message says to which one and what to do."""
 
 
 def _read(path):
@@ -37,7 +38,7 @@ def _read(path):
 
 
 def start_ticks(pid, proc="/proc"):
-    """When a process started, in ticks since boot; None when there is no such process, or it is a zombie."""
+    """Return when a process started, in ticks since boot; None if there is no such process, or it is a zombie."""
     text = _read(os.path.join(proc, str(pid), "stat"))
     if text is None or ")" not in text:
         return None
@@ -48,7 +49,7 @@ def start_ticks(pid, proc="/proc"):
 
 
 def place(proc="/proc"):
-    """What tells this process table from every other one."""
+    """Return the identity of this process table: host, boot and PID namespace."""
     try:
         pid_namespace = os.readlink(os.path.join(proc, "self", "ns", "pid"))
     except OSError:
@@ -61,11 +62,12 @@ def place(proc="/proc"):
 
 
 def identify(pid, proc="/proc"):
+    """Return the identity of a process of this process table."""
     return dict(place(proc), pid=pid, started=start_ticks(pid, proc))
 
 
 def booted(proc="/proc"):
-    """When this machine was booted, an aware datetime; None when it cannot be told."""
+    """Return when this machine was booted, an aware datetime; None if that is unknown."""
     for line in (_read(os.path.join(proc, "stat")) or "").splitlines():
         words = line.split()
         if len(words) == 2 and words[0] == "btime" and words[1].isdigit():
@@ -74,9 +76,9 @@ def booted(proc="/proc"):
 
 
 def seen(pid, proc="/proc"):
-    """When a process of this process table started, in ticks since boot; GONE when there is none, None when that cannot be told.
+    """Return when a process of this process table started, in ticks since boot; GONE if there is none, None if unknown.
 
-    Whether there is one is asked of the kernel, which tells it also where /proc hides the processes of others.
+    Whether the process exists is asked by a signal, which also works where /proc hides the processes of other users.
     """
     try:
         os.kill(pid, 0)
@@ -93,9 +95,9 @@ def seen(pid, proc="/proc"):
 
 
 def judged(owner, here, seen_there):
-    """C(alive), C(dead) or C(unknown), by what was SEEN of the process with the owner's pid HERE.
+    """Return C(alive), C(dead) or C(unknown), from what seen() returned for the owner's pid in this process table.
 
-    Process 1 is what an orphan has for its parent, so that who recorded it as the owner may have ended.
+    Pid 1 is always unknown: it is also the parent of a worker whose playbook has ended.
     """
     certain = all(owner.get(key) and owner.get(key) == here[key] for key in ("boot_id", "pid_namespace"))
     if not certain or not isinstance(owner.get("pid"), int) or owner["pid"] <= 1 or seen_there is None:
@@ -108,10 +110,10 @@ def judged(owner, here, seen_there):
 
 
 def liveness(owner, proc="/proc", heard=None, now=None):
-    """C(alive), C(dead), or C(unknown) when this controller cannot see the other one's processes.
+    """Return C(alive), C(dead), or C(unknown) if this controller cannot see the processes of the other one.
 
-    C(heard) is when the ledger heard of it last. A machine of this one's name with another boot is this one before it was booted only
-    when it was silent since; if not, it is a copy with the same name, which lives.
+    C(heard) is the time of the last heartbeat. An owner with this machine's name and another boot is dead only if its
+    heartbeats stopped before this boot. Otherwise it may be another machine with the same name.
     """
     here = place(proc)
     if owner.get("boot_id") and here["boot_id"] and owner["boot_id"] != here["boot_id"]:
@@ -123,22 +125,23 @@ def liveness(owner, proc="/proc", heard=None, now=None):
 
 
 def running(record, now=None):
-    """Whether the run that the record of an owner tells of may still go on."""
+    """Return True if the run in the record of an owner may still go on."""
     now = now or datetime.datetime.now(datetime.timezone.utc)
     return bool(record) and not record.get("ended") and liveness(record["owner"], heard=record["heartbeat"], now=now) != "dead"
 
 
-def told(owner):
-    """Whether all is known that tells it from every other process."""
+def is_complete(owner):
+    """Return True if every part of the identity is known."""
     return all(owner.get(key) for key in IDENTITY)
 
 
 def same(one, other):
-    """Whether two are one; where not all is known, those of one host are only told apart by what is."""
-    return all(one.get(key) == other.get(key) for key in IDENTITY + (() if told(one) else ("host",)))
+    """Return True if two identities are equal. Where parts are unknown, the host has to be equal too."""
+    return all(one.get(key) == other.get(key) for key in IDENTITY + (() if is_complete(one) else ("host",)))
 
 
 def describe(owner):
+    """Return the owner in words: its process, host and AWX job."""
     job = owner.get("job") or {}
     return "process %s on %s%s" % (owner.get("pid"), owner.get("host"), " (AWX job %s)" % job["id"] if job.get("id") else "")
 
@@ -148,7 +151,7 @@ def _parsed(text):
 
 
 def _age(text, now):
-    """Seconds since a time of the ledger."""
+    """Return the seconds since a time of the ledger."""
     return max(0, int((now - _parsed(text)).total_seconds()))
 
 
@@ -162,10 +165,10 @@ def _since(seconds):
 
 
 def refusal(name, found, shared, own, now, break_lock=False, proc="/proc"):
-    """Why another controller's hold on a rollout keeps this one from starting; empty when it does not.
+    """Return why the owner of a rollout keeps this controller from starting; empty if it does not.
 
-    C(own): it is the rollout that this controller wants. C(shared): nodes that both have. A controller that is seen to live, or has
-    just written, is never overruled.
+    C(own): it is the rollout that this controller starts. C(shared): nodes that both rollouts have. The lock of a
+    controller that is alive, or that has just written, is never broken.
     """
     if found is None or found.get("ended") or (not own and not shared):
         return ""
@@ -174,33 +177,37 @@ def refusal(name, found, shared, own, now, break_lock=False, proc="/proc"):
     if alive == "dead":
         return ""
     beside = "" if own else " and shares %s with this one" % _listed(shared)
-    who = "by %s since %s%s, last heard of %s ago. Nothing was started." % (describe(found["owner"]), found["time"], beside, _since(silent))
+    who = "by %s since %s%s; its last heartbeat was %s ago. Nothing was started." % (
+        describe(found["owner"]), found["time"], beside, _since(silent))
     if alive == "alive":
         return "Rollout %s is being run %s Wait for it, or end it first." % (name, who)
     if silent < FRESH_S:
-        return "Rollout %s is being run %s It cannot be seen from here but it has just written: end it there; if it is gone, try again in %d s." % (
-            name, who, FRESH_S - silent)
+        return (
+            "Rollout %s is being run %s Its process is not visible from this controller, but its heartbeat is recent. "
+            "End it there. If it is gone, try again in %d s." % (name, who, FRESH_S - silent)
+        )
     if break_lock:
         return ""
-    return ("Rollout %s is recorded as run %s That process cannot be seen from here: make sure that it is gone, "
-            "then run again with rollout_break_lock=true." % (name, who))
+    return ("Rollout %s is recorded as run %s Its process is not visible from this controller. Make sure that it is "
+            "gone, then run again with rollout_break_lock=true." % (name, who))
 
 
 def claim(transaction, rollout_id, run, nodes, owner, break_lock=False, proc="/proc", now=None, abandon=()):
-    """Make C(owner) the owner of the transaction's rollout, or say why not.
+    """Make C(owner) the owner of the transaction's rollout, or refuse.
 
-    Another live controller is refused on the same rollout, and on another rollout that shares a node with this one. So are nodes that
-    another rollout has in flight, whatever became of its controller, unless they are in C(abandon).
+    Refused is a rollout that another controller runs, and one that shares a node with a rollout that another controller
+    runs. Nodes that another rollout has in flight are refused too, also if its controller is dead, unless they are in
+    C(abandon).
     """
     now = now or datetime.datetime.now(datetime.timezone.utc)
-    transaction.alone()  # before anything is read of other rollouts
+    transaction.block_new_rollouts()  # before anything is read of other rollouts
     mine = transaction.owner
-    if mine is not None and not (same(mine["owner"], owner) and told(owner)):
+    if mine is not None and not (same(mine["owner"], owner) and is_complete(owner)):
         why = refusal(rollout_id, mine, [], True, now, break_lock, proc)
         if why:
             raise OwnerError(why)
     for name, other in transaction.owners():
-        if other.get("ended") or (same(other["owner"], owner) and told(owner)):
+        if other.get("ended") or (same(other["owner"], owner) and is_complete(owner)):
             continue
         why = refusal(name, other, transaction.shared(name, nodes), False, now, break_lock, proc)
         if why:
@@ -210,33 +217,42 @@ def claim(transaction, rollout_id, run, nodes, owner, break_lock=False, proc="/p
         other, name, value = left[0]
         names = sorted(entry[1] for entry in left if entry[0] == other)
         raise OwnerError(
-            "%s is %s in rollout %s, whose run broke off%s: nobody knows yet what is on it. Run that rollout again first (rollout_id=%s), which looks at "
-            "the node and finishes it or puts it back; or take it as it is, with rollout_abandon=%s in this run. Nothing was changed."
-            % (name, value, other, ", as are %s" % _listed(one for one in names if one != name) if len(names) > 1 else "", other, ",".join(names[:5])))
+            "%s is %s in rollout %s, whose run was interrupted%s. What is installed on it is not known. Run that "
+            "rollout again first (rollout_id=%s): it examines the node, and finishes it or rolls it back. Or take the "
+            "node as it is, with rollout_abandon=%s in this run. Nothing was changed."
+            % (
+                name,
+                value,
+                other,
+                ", as are %s" % _listed(one for one in names if one != name) if len(names) > 1 else "",
+                other,
+                ",".join(names[:5]),
+            )
+        )
     text = state.timestamp(now)
     transaction.hold({"owner": owner, "run": run, "time": text, "heartbeat": text})
 
 
 def require(transaction, rollout_id, owner, now=None):
-    """The run that this controller owns, and a sign of life; anybody else may not touch the rollout."""
+    """Return the run that this controller owns, and record its heartbeat; refuse any other controller."""
     record = transaction.owner
     if record is None:
-        raise OwnerError("Rollout %s was never planned in this ledger: rollout_plan has to run first." % rollout_id)
+        raise OwnerError("Rollout %s was never planned in this ledger. Run rollout_plan first." % rollout_id)
     if not same(record["owner"], owner):
-        raise OwnerError(
-            "Rollout %s was taken over by %s at %s; this controller may not go on with it." % (rollout_id, describe(record["owner"]), record["time"])
-        )
+        raise OwnerError("Rollout %s was taken over by %s at %s, so this controller may not continue it." % (
+            rollout_id, describe(record["owner"]), record["time"]))
     if record.get("broken"):
-        raise OwnerError("The lock of rollout %s was broken by %s; this controller may not go on with it. Run the playbook again if it should." % (
-            rollout_id, record["broken"]))
+        raise OwnerError(
+            "The lock of rollout %s was broken by %s, so this controller may not continue it. To continue it here, run "
+            "the playbook again." % (rollout_id, record["broken"]))
     now = now or datetime.datetime.now(datetime.timezone.utc)
     if _age(record["heartbeat"], now) >= HEARTBEAT_S:
         transaction.hold(dict(record, heartbeat=state.timestamp(now)))
     return record["run"]
 
 
-def beat(transaction, owner, run, now=None):
-    """A sign of life of a controller that may have nothing to ask the ledger; False when the run is not its own any more, or is over."""
+def record_heartbeat(transaction, owner, run, now=None):
+    """Record a heartbeat of the owner; False if the run no longer belongs to it, or has ended."""
     record = transaction.owner
     if record is None or not same(record["owner"], owner) or record["run"] != run or record.get("ended") or record.get("broken"):
         return False
@@ -245,7 +261,7 @@ def beat(transaction, owner, run, now=None):
 
 
 def release(transaction, owner, now=None):
-    """Say that the run is over, for controllers that cannot see this one's processes."""
+    """Record that the run has ended, for controllers that cannot see the processes of this one."""
     record = transaction.owner
     if record is not None and same(record["owner"], owner):
         transaction.hold(dict(record, ended=state.timestamp(now or datetime.datetime.now(datetime.timezone.utc))))

@@ -1,14 +1,16 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From events to the state of every node: a pure reducer, and the rules on what may be written next."""
+"""The state of a rollout and its nodes, reduced from events, and the rules on what may be written next. Pure."""
 
 from __future__ import annotations
 
 import dataclasses
 import typing as t
 
-# Each step: the phase whose ticket it needs, and the state that it puts the node in.
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys
+
+# For each step the phase of the ticket that it needs, and the state of a node in this step.
 DRAIN, DOWN, RETURN = "drain", "down", "return"
 PHASES = (DRAIN, DOWN, RETURN)
 STEPS = {
@@ -34,68 +36,72 @@ STEPS = {
     "return": (RETURN, "validating"),
     "soak": (RETURN, "soaking"),
 }
-# A node on which these were begun is not as it was before; the others after a failure start what ran before, or say that it stays out of service.
+# Steps of a rollback that change the node. The closing steps start its services again, or keep it out of service.
 PUTTING_BACK = ("rollback_install", "rollback_prove", "rollback_reboot", "rollback_reload", "rollback_mig", "rollback_validate")
-AFTERWARDS = ("rollback_start", "quarantine")
-# Whatever a ticket is for, and even when it ran out, it never keeps anybody from putting a node back.
-ALWAYS = PUTTING_BACK + AFTERWARDS
-# These may leave another driver, another kernel, another MIG layout or stopped services on a node; what only looks, or starts what ran before, does not.
-LOOKING = ("validate", "rollback_validate")
-CHANGING = tuple(name for name, (phase, dummy) in STEPS.items() if phase == DOWN and name not in AFTERWARDS + LOOKING)
-# How far a dead controller came with a node: only its services were stopped; it was changed; it was being put back; it served again.
+CLOSING = ("rollback_start", "quarantine")
+# Steps that need no ticket of their phase, and may begin after its expiry: a rollback is always allowed.
+ALWAYS = PUTTING_BACK + CLOSING
+# Steps that only read the node. The other steps of phase down, without the closing ones, may leave another driver,
+# kernel or MIG layout on a node, or stopped services.
+READING = ("validate", "rollback_validate")
+CHANGING = tuple(name for name, (phase, dummy) in STEPS.items() if phase == DOWN and name not in CLOSING + READING)
+# How far a dead controller came with a node: only its services were stopped; it was changed; it was being rolled back;
+# it served again.
 STOPPED, CHANGED, PUT_BACK, SERVING = RESUMES = ("stopped", "changed", "put_back", "serving")
 IN_FLIGHT = ("draining", "down", "validating", "soaking")
 # States in which a node serves no work because of this rollout. A draining node still runs its jobs, and a soaking one runs jobs again.
 NOT_SERVING = ("down", "validating")
-# What a failure domain lacks, or is about to.
+# States that count against the cap of a failure domain.
 LEAVING = ("draining",) + NOT_SERVING
 OUT_OF_SERVICE = ("lost", "quarantined")
 FAILED = ("failed", "rolled_back", "quarantined", "lost")
 ENDED = ("done", "skipped") + FAILED
-# How a node ends whose driver was proven after it was changed last.
+# Final states of a node whose driver was proven after its last change.
 PROVEN = ("done", "rolled_back")
 STATES = ("pending",) + IN_FLIGHT + ENDED
 
-# Why a node failed. SICK: it was so before anything was changed. SOFT: before its services were stopped. HARD: after. LOST: it is gone.
+# Failure classes. SICK: not healthy before anything was changed. SOFT: failed before its services were stopped. HARD:
+# failed after that. LOST: does not answer any more.
 SICK, SOFT, HARD, LOST = "sick", "soft", "hard", "lost"
 CLASSES = (SICK, SOFT, HARD, LOST)
-# What an operator may say of the whole rollout, and of nodes. A lock that is broken changes no node: it is recorded, and its row says the rest.
+# What an operator may request for the whole rollout, and for nodes. break_lock changes no node, only the owner's
+# record.
 OF_ALL, OF_NODES = ("pause", "resume", "stop", "set_budget", "break_lock"), ("skip", "retry")
 VERBS = OF_ALL + OF_NODES
 
 
 def timestamp(now):
-    """UTC time as the documents of a rollout spell it; two of them compare as texts."""
+    """Return a UTC time in the format of a rollout's documents, whose order as text is their order in time."""
     return now.strftime("%Y-%m-%dT%H:%M:%S.") + "%03dZ" % (now.microsecond // 1000)
 
 
 def reached(steps):
-    """How far a node came whose controller died, by the names of its steps: one of RESUMES, or "" if nothing was done to it yet."""
+    """Return how far a node came, by the names of its steps: one of RESUMES, or "" if nothing was done to it."""
     if any(name in PUTTING_BACK for name in steps):
         return PUT_BACK
     if any(STEPS[name][0] == RETURN for name in steps if name in STEPS):
         return SERVING
-    done = [name for name in steps if name in STEPS and STEPS[name][0] == DOWN and name not in AFTERWARDS]
+    done = [name for name in steps if name in STEPS and STEPS[name][0] == DOWN and name not in CLOSING]
     return CHANGED if any(name != "stop" for name in done) else STOPPED if done else ""
 
 
 def unproven(node):
-    """Whether this rollout changed the node, or may have, and nothing has proven it since."""
+    """Return True if this rollout changed the node, or may have, and no verdict has proven it since."""
     return bool(reached([step.name for step in node.steps])) and not node.proven and node.state not in PROVEN
 
 
-def kept_out(node):
-    """Whether its schedulers alone keep it out of service: it is well, and has no marker. Who wrote one wrote a step for it."""
+def held_by_schedulers(node):
+    """Return True if only its schedulers keep a node out of service: it has no quarantine marker, or its step."""
     return node.state == "quarantined" and bool(node.steps) and node.steps[-1].name != "quarantine"
 
 
-def not_taken_back(node):
-    """Whether it is kept out with its new driver, which had passed, so that there is nothing left to do but to let it serve."""
-    return kept_out(node) and reached([step.name for step in node.steps]) == SERVING
+def awaits_resume(node):
+    """Return True if the node has its new driver, which passed, and only the resume in its schedulers failed."""
+    return held_by_schedulers(node) and reached([step.name for step in node.steps]) == SERVING
 
 
 class StateError(Exception):
-    """A node may not do that now; the message says why."""
+    """This is not allowed for the node now; the message says why."""
 
 
 @dataclasses.dataclass
@@ -109,7 +115,7 @@ class Step:
 
 @dataclasses.dataclass
 class Ticket:
-    """Leave to take the steps of one phase, until it expires."""
+    """A grant to take the steps of one phase, until it expires."""
 
     ident: str
     phase: str
@@ -122,24 +128,24 @@ class Ticket:
 class Node:
     name: str
     state: str = "pending"
-    position: t.Optional[int] = None  # its place in the plan's order; None if it is left out
+    position: t.Optional[int] = None  # in the plan's order; None if the node is left out
     from_version: t.Optional[str] = None
     to_version: t.Optional[str] = None
-    from_kernel: t.Optional[str] = None  # the one that ran before it went
-    domains: t.Dict[str, str] = dataclasses.field(default_factory=dict)  # key of the failure domain: which one
+    from_kernel: t.Optional[str] = None  # the kernel that ran before this rollout
+    domains: t.Dict[str, str] = dataclasses.field(default_factory=dict)  # failure domains by key, such as rack: r1
     canary: bool = False
     reason: str = ""
     failure: str = ""  # its class
-    signature: str = ""  # what is compared between nodes to tell a common cause
+    signature: str = ""  # compared between nodes to find a common cause
     attempt: int = 0
-    went: t.Optional[int] = None  # the how manyth it was
-    suspect: bool = False  # in flight when its controller died, or lost after it was changed, and not taken up again yet
-    diverted: bool = False  # in flight to another version or layout when its controller died
-    proven: bool = False  # since the last step that changed it, whatever became of it then
-    began: t.Optional[str] = None  # when it was given leave to drain last
+    went: t.Optional[int] = None  # its number among the nodes that started in this run
+    orphaned: bool = False  # in flight when its controller died, or lost after a change, and not resumed yet
+    diverted: bool = False  # orphaned on the way to another version or layout than the plan's
+    proven: bool = False  # a verdict passed after the last step that changed it
+    began: t.Optional[str] = None  # time of its last grant to drain
     ticket: t.Optional[Ticket] = None
-    order: str = ""  # an operator's word that leaves it out
-    layout: t.Dict[str, t.Any] = dataclasses.field(default_factory=dict)  # the MIG layout that is wanted; empty where none is
+    order: str = ""  # an operator's request to leave it out
+    layout: t.Dict[str, t.Any] = dataclasses.field(default_factory=dict)  # the wanted MIG layout; empty if none
     ended: t.Optional[str] = None
     steps: t.List[Step] = dataclasses.field(default_factory=list)
 
@@ -154,7 +160,7 @@ class Node:
 
 
 class Nodes:
-    """The nodes of a rollout in memory, by name. A ledger has the same questions answered out of a database."""
+    """The nodes of a rollout in memory, by name. StoredNodes has the same methods for those of a database."""
 
     def __init__(self, nodes=()):
         self._nodes = {node.name: node for node in nodes}
@@ -166,7 +172,7 @@ class Nodes:
         self._nodes[node.name] = node
 
     def everything(self):
-        """All nodes: those that go in their order, then the others by name."""
+        """Return all nodes: those of the plan's order in this order, then the others by name."""
         return sorted(self._nodes.values(), key=lambda node: (node.position is None, node.position or 0, node.name))
 
     def replace(self, nodes):
@@ -175,24 +181,24 @@ class Nodes:
     def having(self, *states):
         return [node for node in self.everything() if node.state in states]
 
-    def suspects(self):
-        return [node for node in self.everything() if node.suspect]
+    def orphaned(self):
+        return [node for node in self.everything() if node.orphaned]
 
     def canaries(self):
         return [node for node in self.everything() if node.canary]
 
     def count(self):
-        """How many nodes are in each state."""
+        """Return the number of nodes in each state."""
         counts = {}
         for node in self._nodes.values():
             counts[node.state] = counts.get(node.state, 0) + 1
         return counts
 
     def waiting_before(self, position, present=None, barred=None):
-        """Names of the nodes before this place of the order that have not gone.
+        """Return the names of pending nodes before POSITION.
 
-        PRESENT: a set of those that count (None: all). BARRED: answers by the failure domains of a node whether it does
-        not count (None: all do).
+        PRESENT: the set of nodes that count (None: all). BARRED: a function that returns True for the failure domains
+        of a node that does not count (None: all count).
         """
         return [node.name for node in self.everything()
                 if node.state == "pending" and node.position is not None and node.position < position
@@ -209,12 +215,13 @@ class Rollout:
     sha256: str = ""
     total: int = 0  # nodes in the order of the plan
     went: int = 0
-    earlier: int = 0  # nodes that went in earlier runs and do not go again
-    changed: t.Dict[str, t.Any] = dataclasses.field(default_factory=dict)  # limits that an operator set: what the plan had (was), what they are (now)
-    window: t.Optional[int] = None  # how many may be down now, where the policy lets that grow; None: as many as it says
+    earlier: int = 0  # nodes that started in earlier runs and do not start again
+    # Limits that an operator set: their values in the plan (was) and now.
+    changed: t.Dict[str, t.Any] = dataclasses.field(default_factory=dict)
+    window: t.Optional[int] = None  # down slots that growth allows now; None: no growth, max_down alone
     policy: t.Dict[str, t.Any] = dataclasses.field(default_factory=dict)
     undo: t.Optional[str] = None
-    paused: str = ""  # who paused it and why; empty: it runs
+    paused: str = ""  # the operator that paused it, and the reason; empty if it is not paused
     stopped: str = ""
     held: t.List[str] = dataclasses.field(default_factory=list)  # queries that keep nodes from starting
     held_reason: str = ""
@@ -222,7 +229,7 @@ class Rollout:
 
     @property
     def attempted(self):
-        """How many nodes this rollout ever began."""
+        """The number of nodes that ever started in this rollout."""
         return self.went + self.earlier
 
     def names(self, *states):
@@ -235,7 +242,7 @@ def _plan(view, event):
     view.rollout_id, view.target, view.sha256 = event.get("rollout_id", ""), event["target"], event["sha256"]
     view.total, view.policy, view.went, view.undo = len(event["order"]), dict(event["policy"]), 0, event.get("undo")
     view.stopped = view.held_reason = ""
-    # What the plan takes over from a run that did not end.
+    # The plan keeps these from an interrupted run.
     view.paused, view.changed = event.get("paused", ""), dict(event.get("changed") or {})
     view.held, view.earlier = [], 0
     start = event["policy"].get("growth_start")
@@ -253,21 +260,23 @@ def _plan(view, event):
             node.attempt = old.attempt
             view.earlier += int(old.attempt > 0 and name not in places)
             old.close(event["time"], "interrupted")
-            # What was done to a node and not proven is not forgotten, whatever it is found to be now.
-            if planned.get("suspect") or planned.get("kept") or planned["state"] == "done" or unproven(old):
+            # The steps of a node that is not proven stay, whatever state it is found in now.
+            if planned.get(keys.ORPHANED) or planned.get("kept") or planned["state"] == "done" or unproven(old):
                 node.steps, node.began, node.proven = old.steps, old.began, old.proven
             if planned.get("kept"):
                 node.ended = old.ended
-            if planned.get("suspect"):
-                node.suspect, node.state, node.order = True, old.state, old.order
+            if planned.get(keys.ORPHANED):
+                node.orphaned, node.state, node.order = True, old.state, old.order
                 node.diverted = (node.to_version, node.layout) != (old.to_version, old.layout)
                 node.reason = "in flight when its controller died%s%s" % (
-                    ", in step %s" % old.steps[-1].name if old.steps else "", ", after: " + old.reason if old.failure else "")
-                if not_taken_back(old):
+                    ", in step %s" % old.steps[-1].name if old.steps else "",
+                    ", after: " + old.reason if old.failure else "")
+                if awaits_resume(old):
                     node.state, node.reason = "validating", old.reason
                 elif old.state == "lost":
-                    node.state, node.reason = "down", "lost after it was changed%s%s" % (
-                        ", in step %s" % old.steps[-1].name if old.steps else "", ": " + old.reason if old.reason else "")
+                    node.state, node.reason = "down", "lost after a change%s%s" % (
+                        ", in step %s" % old.steps[-1].name if old.steps else "",
+                        ": " + old.reason if old.reason else "")
         nodes.append(node)
     view.nodes.replace(nodes)
 
@@ -303,9 +312,9 @@ def _grant(view, node, event):
     phase = event["phase"]
     node.ticket = Ticket(event["ticket"], phase, event["time"], event["expires"], view.sha256)
     if phase == DRAIN:
-        # Work that a dead controller began on the node is down already.
-        node.state = "down" if node.suspect and node.state in NOT_SERVING else "draining"
-        node.suspect, node.reason, node.began = False, "", event["time"]
+        # An orphaned node that is down stays down.
+        node.state = "down" if node.orphaned and node.state in NOT_SERVING else "draining"
+        node.orphaned, node.reason, node.began = False, "", event["time"]
         node.attempt += 1
         view.went += 1
         node.went = view.went
@@ -314,15 +323,15 @@ def _grant(view, node, event):
 
 
 def _end(view, node, event):
-    # Quarantined is what a node is once its marker is written; what was open before failed, see apply.
+    # The step quarantine ends well when the node is quarantined; the step before it failed, see apply().
     well = ("done", "skipped", "rolled_back", "pending") + (("quarantined",) if node.open_step and node.open_step.name == "quarantine" else ())
     node.close(event["time"], "ok" if event["state"] in well else "failed")
-    node.state, node.ticket, node.suspect = event["state"], None, False
+    node.state, node.ticket, node.orphaned = event["state"], None, False
     node.proven = node.proven or event["state"] in PROVEN
     node.reason = event.get("reason") or node.reason
     if event["state"] == "pending":
         node.went = None
-        if node.order:  # an operator wanted it left out while it drained
+        if node.order:  # an operator skipped it while it drained
             node.state, node.reason = "skipped", node.order
         return
     node.ended = event["time"]
@@ -337,13 +346,13 @@ def _end(view, node, event):
 
 
 def apply(view, event):
-    """Take one event into the view."""
+    """Apply one event to the view, and return the view."""
     kind = event["event"]
     if kind == "plan":
         _plan(view, event)
         return view
     if event.get("run") != view.run:
-        return view  # of a run that was taken over
+        return view  # an event of a run that another controller took over
     if kind == "end":
         view.finished = event["time"]
         return view
@@ -363,7 +372,7 @@ def apply(view, event):
         node.steps.append(Step(event["step"], event["time"], detail=event.get("detail", "")))
         node.proven = node.proven and event["step"] not in CHANGING
         phase, after = STEPS[event["step"]]
-        if phase != DRAIN or node.state not in NOT_SERVING:  # a node that is taken up again is down, whatever is looked at
+        if phase != DRAIN or node.state not in NOT_SERVING:  # an orphaned node that is down stays down in these steps
             node.state = after
     elif kind == "step_failed":
         node.close(event["time"], "failed")
@@ -377,7 +386,7 @@ def apply(view, event):
 
 
 def reduce(events):
-    """The view that a list of events amounts to."""
+    """Return the view that results from a list of events."""
     view = Rollout()
     for event in events:
         apply(view, event)
@@ -385,53 +394,58 @@ def reduce(events):
 
 
 def require_in_flight(view, name):
-    """The node, when this run has given it leave that is not used up."""
+    """Return the node if it is in flight in this run and has a ticket; refuse it otherwise."""
     node = view.nodes.get(name)
     if node is None:
-        raise StateError("%s is not in the plan of rollout %s: run gpufleet.lifecycle.upgrade with it among its nodes. Nothing was changed." % (
-            name, view.rollout_id))
-    if node.state not in IN_FLIGHT or node.suspect or node.ticket is None:
         raise StateError(
-            "%s is %s in rollout %s and has no leave to change anything; rollout_gate has to answer go first: run gpufleet.lifecycle.upgrade from its "
-            "beginning, without --start-at-task, --tags or --step. Nothing was changed." % (name, node.state, view.rollout_id)
+            "%s is not in the plan of rollout %s. Run gpufleet.lifecycle.upgrade with it among its nodes. Nothing was "
+            "changed." % (name, view.rollout_id))
+    if node.state not in IN_FLIGHT or node.orphaned or node.ticket is None:
+        raise StateError(
+            "%s is %s in rollout %s and has no ticket; expected one that rollout_gate granted. Run "
+            "gpufleet.lifecycle.upgrade from its beginning, without --start-at-task, --tags or --step. Nothing was "
+            "changed."
+            % (name, node.state, view.rollout_id)
         )
     return node
 
 
 def require_ticket(view, node, step, now):
-    """Refuse a step without a live ticket of its phase. NOW and the expiry are UTC times of one spelling."""
+    """Refuse a step without a valid ticket of its phase. NOW is a UTC time in the format of the ledger."""
     phase = STEPS[step][0]
     ticket = node.ticket
     if ticket.sha256 != view.sha256:
-        raise StateError("%s holds leave for another plan than the one that rollout %s follows now: ask rollout_gate again." % (node.name, view.rollout_id))
+        raise StateError(
+            "%s has a ticket of plan %s, and rollout %s follows plan %s now. Ask rollout_gate again." % (
+                node.name, ticket.sha256[:12], view.rollout_id, view.sha256[:12]))
     if step in ALWAYS:
         return
     if phase != ticket.phase:
         raise StateError(
-            "%s may not begin step %s: it has leave to %s, and this step needs leave to %s. Ask rollout_gate with phase %s first."
-            % (node.name, step, ticket.phase, phase, phase)
+            "%s may not begin step %s: its ticket is for phase %s; expected one for phase %s. Ask rollout_gate with "
+            "phase %s first." % (node.name, step, ticket.phase, phase, phase)
         )
     if now >= ticket.expires:
         raise StateError(
-            "%s may not begin step %s: its leave to %s ran out at %s. Ask rollout_gate with phase %s again." % (node.name, step, phase, ticket.expires, phase)
-        )
+            "%s may not begin step %s: its ticket for phase %s expired at %s. Ask rollout_gate with phase %s again." % (
+                node.name, step, phase, ticket.expires, phase))
 
 
 def failure_class(node):
-    """Why a node in flight fails, by how far it came."""
+    """Return the failure class of a node in flight, by how far it came."""
     if node.state in NOT_SERVING or node.state == "soaking":
         return HARD
     return SICK if not node.steps or node.steps[-1].name == "evidence" else SOFT
 
 
 def nothing_left(view):
-    """Whether no node is waiting, in flight, or left over by a dead controller."""
+    """Return True if no node is pending, in flight or orphaned."""
     counts = view.nodes.count()
-    return not any(counts.get(state) for state in ("pending",) + IN_FLIGHT) and not view.nodes.suspects()
+    return not any(counts.get(state) for state in ("pending",) + IN_FLIGHT) and not view.nodes.orphaned()
 
 
 def verdict(view, ended):
-    """C(complete) only when every node is done or had nothing to do."""
+    """Return the verdict; C(complete) only if every node is done or had nothing to do."""
     states = {state for state, number in view.nodes.count().items() if number}
     if not ended:
         return "running"

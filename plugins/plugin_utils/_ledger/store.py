@@ -1,10 +1,11 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The database of the ledgers: its tables, its transactions, and waiting for it when it is away.
+"""The database of the ledgers: its tables, its transactions, and retries while it is not available.
 
-SQLite in one file is for one controller, PostgreSQL for several. A transaction holds its rollout alone: SQLite locks the file, before which
-the processes of the controller wait for their turn; PostgreSQL locks the rollout's row. Whatever is committed is on disk.
+SQLite in one file is for one controller, PostgreSQL for several. A transaction locks its rollout: in SQLite the file,
+after file_lock.py has serialized the processes of the controller; in PostgreSQL the row of the rollout. What is
+committed is on disk.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ import uuid
 try:
     import sqlalchemy as sa
     from sqlalchemy import exc as sa_exc
-except ImportError:  # told when a ledger is opened, with the way out
+except ImportError:  # refused when a ledger is opened, with the next step
     sa = None
     sa_exc = None
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import turns
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import file_lock, keys
 
 SCHEMA_VERSION = "1"
 PATIENCE_S = 120.0
-# What SQLite says when waiting mends nothing.
+# Errors of SQLite for which a retry does not help.
 BROKEN = ("disk is full", "disk I/O error", "unable to open database file", "readonly database", "malformed", "not a database")
 PEEKS = "gpufleet_peeks"
-# What the meta table says of a ledger whose table of nodes has the column of their failure domains. A ledger of an
-# earlier version gets it, with its index, in the first transaction that writes to it; its rows are left as they are,
-# and the failure domains of a row without them are those of the node itself.
+# The entry of the meta table for a ledger whose table of nodes has the column of failure domains. A ledger of an
+# earlier version gets the column and its index in the first transaction that writes to it. Its rows stay as they are:
+# for a row without failure domains, those in its body count.
 PLACED = "node_domains"
 PLACE_INDEX = "gpufleet_node_place"
 DIRECTORY_MODE, FILE_MODE = 0o700, 0o600
@@ -45,7 +46,10 @@ class StoreError(Exception):
 
 @functools.lru_cache(maxsize=None)
 def tables():
-    """The tables, the same for every engine. Made by a call, so that this module can be read without SQLAlchemy."""
+    """Return the tables, the same for every engine.
+
+    A function, so that this module can be imported without SQLAlchemy.
+    """
     meta = sa.MetaData()
     ident = sa.String(200)
     time_text = sa.String(32)
@@ -53,22 +57,22 @@ def tables():
     sa.Table(
         "gpufleet_rollout", meta,
         sa.Column("rollout_id", ident, primary_key=True),
-        sa.Column("planned", time_text),  # when it was planned last; none for a row that only holds a lock
-        sa.Column("head", sa.Text),  # everything of the view but its nodes, as JSON
-        sa.Column("owner", sa.Text),  # who runs it, as JSON
+        sa.Column("planned", time_text),  # when it was planned last; null in a row that is only locked
+        sa.Column("head", sa.Text),  # the view without its nodes, as JSON
+        sa.Column("owner", sa.Text),  # the controller that runs it, as JSON
     )
     sa.Table(
         "gpufleet_node", meta,
         sa.Column("rollout_id", ident, primary_key=True),
         sa.Column("name", sa.String(260), primary_key=True),
         sa.Column("state", sa.String(20), nullable=False),
-        sa.Column("suspect", sa.Boolean, nullable=False),
+        sa.Column(keys.ORPHANED, sa.Boolean, key="orphaned", nullable=False),
         sa.Column("position", sa.Integer),
         sa.Column("canary", sa.Boolean, nullable=False),
         sa.Column("body", sa.Text, nullable=False),  # the whole node as JSON
         sa.Column("domains", sa.Text),  # its failure domains as JSON; null in a row of an earlier version
-        # Who is next, without a look at all that wait. No other index of states is beside it: PostgreSQL would take that
-        # one where it has no statistics.
+        # For the next pending nodes without reading all of them. There is no other index of states: PostgreSQL would
+        # use that one while it has no statistics.
         sa.Index(PLACE_INDEX, "rollout_id", "state", "position"),
     )
     sa.Table(
@@ -94,42 +98,54 @@ def tables():
 
 
 if sa is not None:
-    # Each task of a rollout is done by a copy of the process that imports this, which then has them already.
+    # Tasks run in forks of the process that imports this module, which then inherit the tables.
     tables()
 
 
 def default_url(artifact_dir):
+    """Return the URL of the SQLite file in the artifact directory."""
     return "sqlite:///" + os.path.join(os.path.abspath(os.path.expanduser(artifact_dir)), "rollouts", "ledger.sqlite")
 
 
 class Store:
-    """One database. Opening it makes nothing; the first transaction does."""
+    """One database. The first transaction creates it and its tables, opening it does not."""
 
     def __init__(self, url, patience_s=PATIENCE_S):
         if sa is None:
             raise StoreError(
-                "The ledger needs the Python module SQLAlchemy (2.0 or newer) in the environment of ansible-core on the controller: install it there.")
+                "The ledger needs the Python module SQLAlchemy (2.0 or newer), which is missing on the controller. "
+                "Install it in the environment of ansible-core."
+            )
         try:
             self.url = sa.engine.make_url(url)
-        except (sa_exc.ArgumentError, ValueError):  # no URL, or a port that is no number
-            raise StoreError("rollout_ledger is no database URL; expected sqlite:////path/file or postgresql+psycopg://user@host/database.") from None
+        except (sa_exc.ArgumentError, ValueError):  # not a URL, or a port that is not a number
+            raise StoreError(
+                "rollout_ledger is not a database URL; expected sqlite:////path/file or "
+                "postgresql+psycopg://user@host/database.") from None
         if self.url.get_backend_name() not in ("sqlite", "postgresql"):
-            raise StoreError("rollout_ledger names the database %s; sqlite and postgresql are supported." % self.url.get_backend_name())
+            raise StoreError("rollout_ledger names the database %s; expected sqlite or postgresql." % (
+                self.url.get_backend_name()))
         self.patience_s = patience_s
         self.sqlite = self.url.get_backend_name() == "sqlite"
         self.file = self.url.database if self.sqlite else None
         if self.sqlite and (not self.file or not os.path.isabs(self.file)):
-            raise StoreError("rollout_ledger is %s; expected an absolute path, such as sqlite:////var/lib/gpufleet/ledger.sqlite." % self.shown)
+            raise StoreError(
+                "rollout_ledger is %s; expected an absolute path, such as sqlite:////var/lib/gpufleet/ledger.sqlite."
+                % (self.shown)
+            )
         try:
             self.engine = sa.create_engine(self.url, poolclass=sa.pool.NullPool, connect_args=self._connect_args())
         except (ImportError, sa_exc.NoSuchModuleError) as exc:
-            raise StoreError("The ledger %s needs a Python module that is missing on the controller: %s." % (self.shown, exc)) from None
+            raise StoreError(
+                "The ledger %s needs a Python module that is missing on the controller: %s. Install it in the "
+                "environment of ansible-core." % (self.shown, exc)
+            ) from None
         if self.sqlite:
             sa.event.listen(self.engine, "connect", self._configure)
             sa.event.listen(self.engine, "begin", self._begin)
         self.meta = tables()
         self.table = {name[len("gpufleet_"):]: table for name, table in self.meta.tables.items()}
-        self.placed = False  # whether the ledger that was opened last has the column of failure domains
+        self.placed = False  # True if the opened ledger has the column of failure domains
 
     @property
     def shown(self):
@@ -137,7 +153,7 @@ class Store:
         return self.url.render_as_string(hide_password=True)
 
     def _connect_args(self):
-        # isolation_level None: the driver begins nothing by itself, the listener does.
+        # isolation_level None: the driver begins no transaction, the listener does.
         return {"timeout": 30, "isolation_level": None} if self.sqlite else {"connect_timeout": 10}
 
     @staticmethod
@@ -146,26 +162,26 @@ class Store:
 
     @staticmethod
     def _begin(connection):
-        # Whoever only peeks locks nobody out but for the moment of a commit.
+        # A connection for peeking takes no lock that keeps others from writing.
         connection.exec_driver_sql("BEGIN" if connection.get_execution_options().get(PEEKS) else "BEGIN IMMEDIATE")
 
     def exists(self):
-        """Whether there is anything to read; never makes it."""
+        """Return True if the database has tables to read. Does not create it."""
         if self.sqlite:
             return os.path.exists(self.file)
         return self._patiently(lambda: sa.inspect(self.engine).has_table("gpufleet_meta"))
 
     def transact(self, rollout_id, work):
-        """WORK(connection, repeated) in one transaction that holds ROLLOUT_ID alone, and its answer.
+        """Call WORK(connection, repeated) in one transaction that locks ROLLOUT_ID, and return its result.
 
-        It is run again while the database is away, so that it must have no effect but on the database. REPEATED says that an earlier
-        try broke off, maybe after it was committed.
+        WORK is called again while the database is not available, and must have no effect but on the database. REPEATED
+        is True if an earlier attempt was interrupted, possibly after its commit.
         """
         tries = []
 
         def once():
             tries.append(None)
-            with self._turn(), self._open() as connection:
+            with self._locked(), self._open() as connection:
                 self._place(connection)
                 self._hold(connection, rollout_id)
                 answer = work(connection, len(tries) > 1)
@@ -176,7 +192,7 @@ class Store:
 
     @contextlib.contextmanager
     def reading(self):
-        """A connection to look something up; a database that is not there has nothing in it."""
+        """Yield a connection for reading; None if the database does not exist."""
         if not self.exists():
             yield None
             return
@@ -185,7 +201,10 @@ class Store:
 
     @contextlib.contextmanager
     def peeking(self):
-        """A connection to read what never changes once it is there, without a turn and without holding anybody up; None where nothing was ever written."""
+        """Yield a connection that takes no lock, to read what never changes once written.
+
+        None if nothing was written.
+        """
         if not self.exists():
             yield None
             return
@@ -193,7 +212,7 @@ class Store:
             yield self._patiently(lambda: self._peek(stack))
 
     def _peek(self, stack):
-        """A connection for peeking, until the end of STACK."""
+        """Return a connection for peeking, open until the end of STACK."""
         with contextlib.ExitStack() as attempt:
             connection = attempt.enter_context(self.engine.connect().execution_options(**{PEEKS: True}))
             found = sa.inspect(connection).has_table("gpufleet_event")
@@ -201,19 +220,19 @@ class Store:
             return connection if found else None
 
     def _entered(self, stack):
-        """A connection with its turn, both until the end of STACK."""
+        """Return a connection, with the lock of the file, both until the end of STACK."""
         with contextlib.ExitStack() as attempt:
-            attempt.enter_context(self._turn())
+            attempt.enter_context(self._locked())
             connection = attempt.enter_context(self._open())
             stack.push(attempt.pop_all())
             return connection
 
-    def _turn(self):
-        """The turn of this process, which a file needs; a server sees to that itself."""
+    def _locked(self):
+        """Return the lock that serializes the processes of this controller, which only a file needs."""
         if not self.sqlite:
             return contextlib.nullcontext()
         os.makedirs(os.path.dirname(self.file), mode=DIRECTORY_MODE, exist_ok=True)
-        return turns.turn(self.file + ".turn", self.patience_s)
+        return file_lock.hold(self.file + ".turn", self.patience_s)
 
     def _open(self):
         if self.sqlite and not os.path.exists(self.file):
@@ -228,11 +247,11 @@ class Store:
         return connection
 
     def _prepare(self, connection):
-        """Make the tables in an empty database; refuse those of another version."""
+        """Create the tables in an empty database; refuse a schema of another version."""
         meta = self.table["meta"]
         if not sa.inspect(connection).has_table("gpufleet_meta"):
             if not self.sqlite:
-                # Two controllers may begin at once; this lock ends with the transaction.
+                # Two controllers may do this at the same time; the lock ends with the transaction.
                 connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7283465)")
             self.meta.create_all(connection, checkfirst=True)
             if connection.execute(sa.select(meta.c.value).where(meta.c.name == "schema_version")).first() is None:
@@ -240,12 +259,15 @@ class Store:
                     {"name": "schema_version", "value": SCHEMA_VERSION}, {"name": PLACED, "value": "1"}])
         found = dict(connection.execute(sa.select(meta.c.name, meta.c.value)).all())
         if found.get("schema_version") != SCHEMA_VERSION:
-            raise StoreError("The ledger %s has schema version %s, and this collection writes %s: use the collection that made it, or another ledger." % (
-                self.shown, found.get("schema_version"), SCHEMA_VERSION))
+            raise StoreError(
+                "The ledger %s has schema version %s; expected %s. Use the version of the collection that created it, "
+                "or "
+                "another ledger." % (self.shown, found.get("schema_version"), SCHEMA_VERSION)
+            )
         self.placed = PLACED in found
 
     def _place(self, connection):
-        """Give a ledger of an earlier version the column of failure domains, in the transaction that writes to it first."""
+        """Add the column of failure domains to a ledger of an earlier version."""
         if self.placed:
             return
         meta, node = self.table["meta"], self.table["node"]
@@ -259,7 +281,7 @@ class Store:
         self.placed = True
 
     def one_of(self, column, values, label):
-        """The condition that COLUMN is one of VALUES, however many: they are sent as one parameter, named LABEL."""
+        """Return the condition that COLUMN is one of VALUES. They are sent as one parameter, so there may be many."""
         if self.sqlite:
             query = sa.text("SELECT value FROM json_each(:%s)" % label).bindparams(**{label: json.dumps(sorted(values))})
             return column.in_(query.columns(sa.column("value")))
@@ -268,7 +290,7 @@ class Store:
 
     def _hold(self, connection, rollout_id):
         if self.sqlite:
-            return  # BEGIN IMMEDIATE holds the whole file
+            return  # BEGIN IMMEDIATE locks the whole file
         table = self.table["rollout"]
         query = sa.select(table.c.rollout_id).where(table.c.rollout_id == rollout_id).with_for_update()
         if connection.execute(query).first() is None:
@@ -278,13 +300,16 @@ class Store:
             connection.execute(query)
 
     def identity(self, connection, make=False):
-        """What tells this ledger from every other one, also from one that is made anew in its place; None before the first that begins a rollout in it."""
+        """Return the identity of this ledger, unlike that of any other, also of one that replaced it later.
+
+        None before a rollout has begun in it, unless MAKE.
+        """
         meta = self.table["meta"]
         query = sa.select(meta.c.value).where(meta.c.name == "ledger_id")
         found = connection.execute(query).scalar()
         if found is None and make:
             if not self.sqlite:
-                # Two rollouts may ask at once; this lock ends with the transaction.
+                # Two rollouts may do this at the same time; the lock ends with the transaction.
                 connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7283467)")
                 found = connection.execute(query).scalar()
             if found is None:
@@ -292,16 +317,17 @@ class Store:
                 connection.execute(sa.insert(meta).values(name="ledger_id", value=found))
         return found
 
-    def hold_all(self, connection):
-        """Keep every other rollout of this database from beginning until the transaction ends; nodes of those that run go on.
+    def block_new_rollouts(self, connection):
+        """Keep other rollouts of this database from beginning until the transaction ends. Running rollouts continue.
 
-        Only who begins a rollout asks for it, and holds the row of that rollout already, which nobody else who asks for it waits for.
+        A transaction that begins a rollout takes this lock after the row of its own rollout. No other transaction that
+        holds this lock waits for that row, so there is no deadlock.
         """
         if not self.sqlite:
             connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7283466)")
 
     def _patiently(self, attempt):
-        """ATTEMPT(), again while the database is away or busy, and no longer than the patience."""
+        """Call ATTEMPT(), again while the database is not available or busy, for up to patience_s."""
         until = time.monotonic() + self.patience_s
         pause = 0.05
         while True:
@@ -309,19 +335,26 @@ class Store:
                 return attempt()
             except (sa_exc.OperationalError, sa_exc.InterfaceError) as exc:
                 if self.sqlite and any(word in self._why(exc) for word in BROKEN):
-                    raise StoreError("The ledger %s cannot be used: %s. See to its disk, or give it another place by rollout_ledger or "
-                                     "gpufleet_artifact_dir." % (self.shown, self._why(exc))) from None
+                    raise StoreError(
+                        "The ledger %s cannot be used: %s. Check its disk, or set another place with rollout_ledger or "
+                        "gpufleet_artifact_dir." % (self.shown, self._why(exc))) from None
                 if time.monotonic() + pause > until:
-                    raise StoreError("The ledger %s did not answer within %d s: %s. Nothing was decided; see to the database and run the playbook again." % (
-                        self.shown, self.patience_s, self._why(exc))) from None
+                    raise StoreError(
+                        "The ledger %s did not answer within %d s: %s. Nothing was decided. Check the database, then "
+                        "run the playbook again." % (self.shown, self.patience_s, self._why(exc))
+                    ) from None
             except sa_exc.DBAPIError as exc:
                 raise StoreError("The ledger %s cannot be used: %s." % (self.shown, self._why(exc))) from None
-            except turns.TurnError as exc:
-                raise StoreError("The ledger %s did not answer: %s. Nothing was decided; see to that process and run the playbook again." % (
-                    self.shown, exc)) from None
+            except file_lock.FileLockError as exc:
+                raise StoreError(
+                    "The ledger %s did not answer: %s. Nothing was decided. Check that process, then run the playbook "
+                    "again."
+                    % (self.shown, exc)
+                ) from None
             except OSError as exc:
-                raise StoreError("The ledger %s cannot be used: %s. Give it a place that can be written, by rollout_ledger or gpufleet_artifact_dir." % (
-                    self.shown, exc)) from None
+                raise StoreError(
+                    "The ledger %s cannot be used: %s. Set a place that can be written, with rollout_ledger or "
+                    "gpufleet_artifact_dir." % (self.shown, exc)) from None
             time.sleep(pause * random.uniform(0.8, 1.2))
             pause = min(2.0, pause * 2)
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a rollout may have the nodes that say that they belong to one, and what becomes of a node's claim. Pure."""
+"""The claims on nodes: whether a rollout may take a node that has one, and what happens to it at the end. Pure."""
 
 from __future__ import annotations
 
@@ -13,28 +13,29 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.limits import listed
 
 RELEASED, QUARANTINED = "released", "quarantined"
-# The document of a node that says which claim of another rollout this one may take over.
+# The document of a node with the claim of another rollout that this one may replace.
 OVER = "claim-over"
-# States in which a rollout of the same ledger has nothing to do with a node any more, whatever lies on it: its controller ended between the two entries.
+# States in which a rollout of the same ledger is finished with a node. A claim that is still on it is left over from a
+# controller that died before it removed the claim.
 SETTLED = ("pending", "skipped", "done", "failed", "rolled_back")
 
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
     why: str = ""  # why the node is refused
-    over: bool = False  # whether its claim is another rollout's and may be taken over
+    over: bool = False  # True if its claim is of another rollout and may be replaced
 
 
 def mine(ledger_id, rollout_id, attempt, run, plan, controller=None):
-    """What is written to a node."""
+    """Return the claim that is written to a node."""
     return {"ledger": ledger_id, "rollout_id": rollout_id, "attempt": attempt, "run": run, "plan": plan, "controller": controller or socket.gethostname()}
 
 
 def admits(found, ledger_id, rollout_id, attempts, elsewhere, abandoned=False, undo=""):
-    """May this rollout have a node with the claim FOUND?
+    """Return whether this rollout may take a node with the claim FOUND.
 
-    C(attempts) is how often this rollout has taken it, C(elsewhere) its state in the rollout of this ledger that the claim names (None: it is not there),
-    C(undo) the rollout that this one takes back.
+    C(attempts) is the number of times that this rollout has taken it. C(elsewhere) is its state in the rollout of this
+    ledger that the claim names (None: not in it). C(undo) is the rollout that this one rolls back.
     """
     if found is None:
         return Answer()
@@ -44,7 +45,9 @@ def admits(found, ledger_id, rollout_id, attempts, elsewhere, abandoned=False, u
             return Answer()
         if abandoned:
             return Answer(over=True)
-        return Answer("its claim is of attempt %d, and this ledger knows of %d: it is an older copy of the one that was used" % (found["attempt"], attempts))
+        return Answer("its claim is of attempt %d, and this ledger has %d: it is an older copy of the ledger that was "
+                      "used" % (
+            found["attempt"], attempts))
     if abandoned or own and (elsewhere in SETTLED or (undo == found["rollout_id"] and elsewhere in state.OUT_OF_SERVICE)):
         return Answer(over=True)
     there = ", in another ledger" if not own else ", %s there" % elsewhere if elsewhere and elsewhere != found["state"] else ""
@@ -52,18 +55,19 @@ def admits(found, ledger_id, rollout_id, attempts, elsewhere, abandoned=False, u
 
 
 def refusal(refused, found):
-    """One message for all nodes that are refused. REFUSED: {name: why}; FOUND: {name: claim}."""
+    """Return one message for all refused nodes. REFUSED: {name: why}; FOUND: {name: claim}."""
     name = min(refused)
     others = sorted(set(refused) - {name})
     ours = found[name]
     return (
-        "%s cannot be taken: %s%s. It may be half changed. Run that rollout again first (rollout_id=%s, with its ledger), which looks at the node and finishes "
-        "it or puts it back; or take it as it is, with rollout_abandon=%s in this run. Nothing was changed."
+        "%s cannot be taken: %s%s. Its driver may be only partly changed. Run that rollout again first (rollout_id=%s, "
+        "with its ledger): it examines the node, and finishes it or rolls it back. Or take the node as it is, with "
+        "rollout_abandon=%s in this run. Nothing was changed."
         % (name, refused[name], " (so are %s)" % listed(others) if others else "", ours["rollout_id"], ",".join([name] + others[:4])))
 
 
 def after(ended):
-    """What becomes of the claim of a node that ended so: it is given up, or stays and says more; None: it stays as it is."""
+    """Return what a node's final state does to its claim: RELEASED, QUARANTINED, or None if it stays as it is."""
     if ended in SETTLED:
         return RELEASED
     return QUARANTINED if ended == "quarantined" else None

@@ -1,9 +1,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The failure domains of a node, such as its rack: what is given, what groups say, and in which it counts. Pure.
+"""The failure domains of a node, such as its rack, from variables and from inventory groups. Pure.
 
-A node is in one domain of each key, or in several, and counts in each of them. They are recorded as a text by key, several joined by commas.
+A node is in one or more domains of each key, and counts in each of them. They are recorded as text by key, with commas
+between several.
 """
 
 from __future__ import annotations
@@ -14,21 +15,23 @@ VARIABLE = "gpufleet_domains"
 
 
 class DomainError(Exception):
-    """What is given names no failure domain; the message names the node, what was found, and what is expected."""
+    """A value does not name a failure domain; the message names the node, what was found, and what is expected."""
 
 
 def names(text):
-    """The domains in a recorded text, each once."""
+    """Return the domains in a recorded text, each once."""
     return list(dict.fromkeys(part.strip() for part in (text or "").split(",") if part.strip()))
 
 
 def places(domains):
-    """(key, domain) of every failure domain that a node with these DOMAINS is in."""
+    """Return (key, domain) of every failure domain that a node with these DOMAINS is in."""
     return [(key, name) for key in sorted(domains) for name in names(domains[key])]
 
 
 def of_hosts(groups, prefix, given):
-    """For each host its failure domains by key: those that were given, and for a key that was not all groups with the prefix that hold it."""
+    """Return the failure domains of each host by key: those given, and for the prefix's key the groups with the
+    prefix.
+    """
     domains = {name: _of_host(name, found) for name, found in (given or {}).items()}
     key = prefix.rstrip("_-")
     found = {}
@@ -44,15 +47,18 @@ def _of_host(host, given):
     if given is None or given == "":
         return {}
     if not isinstance(given, dict):
-        raise DomainError("%s of %s is %s; expected a dictionary such as {rack: r1}. Correct it for that node. Nothing was changed." % (
-            VARIABLE, host, _shown(given)))
+        raise DomainError(
+            "%s of %s is %s; expected a dictionary such as {rack: r1}. Correct it for that node. Nothing was "
+            "changed." % (
+                VARIABLE, host, _shown(given)))
     return {_key(host, key): _text(host, key, value) for key, value in given.items()}
 
 
 def _key(host, key):
     if not isinstance(key, str) or not key.strip():
-        raise DomainError("%s of %s has the key %s; expected the kind of a failure domain, such as rack. Correct it for that node. Nothing was changed." % (
-            VARIABLE, host, _shown(key)))
+        raise DomainError(
+            "%s of %s has the key %s; expected the kind of a failure domain, such as rack. Correct it for that node. "
+            "Nothing was changed." % (VARIABLE, host, _shown(key)))
     return key.strip()
 
 
@@ -60,20 +66,20 @@ def _text(host, key, value):
     found = [_name(part) for part in (value if isinstance(value, (list, tuple)) else names(value) if isinstance(value, str) else [value])]
     if not found or not all(found):
         raise DomainError(
-            "%s of %s: %s is %s; expected the name of its %s, or a list of names where it is in several. Name it, or leave %s out. Nothing was changed." % (
-                VARIABLE, host, key, _shown(value), key, key))
+            "%s of %s: %s is %s; expected the name of its %s, or a list of names if it is in several. Name it, or "
+            "remove %s. Nothing was changed." % (VARIABLE, host, key, _shown(value), key, key))
     return ", ".join(dict.fromkeys(found))
 
 
 def _name(value):
-    """A name out of a text or a whole number; empty for anything else."""
+    """Return the name in a string or an integer; empty for any other value."""
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         return ""
     return ", ".join(names(str(value)))
 
 
 def _shown(value):
-    """As YAML and JSON write it, and text in quotes as Python does."""
+    """Return a value as YAML and JSON write it, with strings in quotes."""
     if isinstance(value, (list, tuple)):
         return "[%s]" % ", ".join(_shown(item) for item in value)
     if value is None or isinstance(value, bool):

@@ -1,14 +1,14 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan of each node: where it stands, what it goes from and to, and why it is left out. Pure."""
+"""The plan of each node: its state, its current and target version, and why it is left out. Pure."""
 
 from __future__ import annotations
 
 import re
 import typing as t
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.errors import PlanError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.order import natural
@@ -16,50 +16,57 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes
 
 # A driver version such as 535.261.03, or the version of its packages such as 535.261.03-1~bpo12+1.
 VERSION = re.compile(r"([0-9]+:)?[0-9]+(\.[0-9]+){1,3}(-[A-Za-z0-9.+~]+)?")
-# Steps in which a node may be away for a while: a reload may become a reboot.
+# Steps in which a node may be unreachable for a while: a reload may become a reboot.
 REBOOTS = ("reboot", "reload", "rollback_reboot", "rollback_reload")
-# What is said of nodes that go back without the kernel that they had: the kernel, and their names.
-KERNEL_GONE = "kernel %s, which ran with the version before, is not installed any more on %s: the driver goes back, the kernel stays"
+# Notes on nodes whose driver is rolled back without the earlier kernel: the kernel, and their names.
+KERNEL_GONE = (
+    "kernel %s, which ran with the earlier driver, is no longer installed on %s: the driver is rolled back, the kernel "
+    "stays")
 KERNEL_UNKNOWN = (
-    "whether kernel %s, which ran with the version before, is still installed is not known on %s: driver_audit did not list the kernels that can boot. "
-    "The driver goes back, the kernel stays. To take the kernel back too, see why (driver_audit on the node, /lib/modules and /boot) and plan again "
-    "before you let it go")
+    "it is not known whether kernel %s, which ran with the earlier driver, is still installed on %s: driver_audit did "
+    "not list the kernels that can boot. The driver is rolled back, the kernel stays. To roll the kernel back too, "
+    "find the cause (driver_audit on the node, /lib/modules and /boot) and plan again before the rollout starts")
 
 
 def versions(target: str, targets: t.Optional[t.Mapping[str, str]], names: t.Iterable[str]) -> t.Dict[str, str]:
-    """Return the version of each node; refuse what is none."""
+    """Return the target version of each node; refuse a value that is not a version."""
     wanted = {name: target or (targets or {}).get(name) for name in names}
     for name in names:
         if not VERSION.fullmatch(wanted[name] or ""):
             if not wanted[name]:
-                raise PlanError("No driver version is given for %s: set nvidia_driver_version (or rollout_version), such as 535.261.03. Nothing was changed."
-                                % name)
-            raise PlanError("The driver version of %s is %r; expected digits and dots, such as 535.261.03, or a package version such as 535.261.03-1. "
-                            "Correct rollout_version or nvidia_driver_version. Nothing was changed."
-                            % (name, wanted[name]))
+                raise PlanError(
+                    "No driver version is given for %s. Set nvidia_driver_version (or rollout_version), such as "
+                    "535.261.03. Nothing was changed." % name)
+            raise PlanError(
+                "The driver version of %s is %r; expected digits and dots, such as 535.261.03, or a package version "
+                "such as 535.261.03-1. Correct rollout_version or nvidia_driver_version. Nothing was changed." % (
+                    name, wanted[name]))
     return wanted
 
 
 def kept_version(probe: Probe, before: t.Optional[state.Node]) -> t.Optional[str]:
-    """Return the version that stays where a MIG layout alone is wanted: the node's, or what an earlier run found on one that it left unproven."""
+    """Return the version that stays where only a MIG layout is wanted.
+
+    It is that of the node, or the one that an earlier run found on a node that it left unproven.
+    """
     return before.from_version or probe.version if before is not None and state.unproven(before) else probe.version
 
 
 def said(to_version: t.Optional[str], layout: t.Optional[t.Mapping[str, t.Any]], driver: bool = True) -> str:
-    """Return what is wanted of a node, for people. DRIVER: whether a version is, or a MIG layout alone."""
-    words = [to_version or "unknown"] if driver or not layout else []
-    return " and ".join(words + (["MIG layout %s" % layout["name"]] if layout else []))
+    """Return the target of a node in words. DRIVER: False if only a MIG layout is wanted."""
+    parts = [to_version or "unknown"] if driver or not layout else []
+    return " and ".join(parts + (["MIG layout %s" % layout["name"]] if layout else []))
 
 
 def _has_layout(probe, layout, before):
-    """Return whether the node has the wanted layout. Where it was not asked, this rollout has to have brought it there."""
+    """Return True if the node has the wanted layout. If it was not read, this rollout must have created it."""
     if not layout or probe.layout:
         return True
     return probe.layout is None and before is not None and before.state == "done" and before.layout == layout
 
 
 def _blame(found, before):
-    """Return (class, signature) of a node that is FOUND out of order: sick, unless an earlier run of this rollout worked on it."""
+    """Return (class, signature) of a node in the failed state FOUND: sick, unless an earlier run changed the node."""
     if before is not None and before.state in state.FAILED:
         return before.failure or state.HARD, before.signature
     if before is not None and before.state in state.IN_FLIGHT:
@@ -68,17 +75,17 @@ def _blame(found, before):
 
 
 def _brought(before, to_version, layout):
-    """Return whether this rollout brought the node to what is wanted and proved it; also of one that was found sick since."""
+    """Return True if this rollout brought the node to its target and proved it, also if it was found sick since."""
     if before is None or before.to_version != to_version or before.layout != (layout or {}):
         return False
     return before.state == "done" or before.state == "failed" and before.failure == state.SICK and before.proven
 
 
 def _there(probe, to_version, before, layout, driver):
-    """Return the plan of a node that has what is wanted: done where this rollout proved it, else by the look at it now.
+    """Return the plan of a node that is at its target: done if this rollout proved it, else by its verdict now.
 
-    A look that is merely unknown takes no proof away: a node in use may not tell everything. One that failed does,
-    until one passes.
+    An unknown verdict does not cancel an earlier proof, since not everything can be read on a node in use. A failed
+    verdict does, until one passes.
     """
     brought = _brought(before, to_version, layout)
     mine = {"from": before.from_version, "from_kernel": before.from_kernel} if brought else {}
@@ -87,33 +94,37 @@ def _there(probe, to_version, before, layout, driver):
     if probe.verdict == "pass":
         return {"state": "skipped", "reason": "already at %s" % said(to_version, layout, driver)}
     if brought:
-        # Its steps stay with it, so that a rollback knows where it came from and the next run knows that it was proven.
+        # Its steps are kept: a rollback needs its earlier version, and the next run the proof.
         reason = "was done earlier, and now: %s" % (probe.complaint or "its health is not known")
         return dict(mine, state="failed", kept=True, reason=reason)
     return {"state": "failed", "reason": "already at %s, and not proven: %s" % (
-        said(to_version, layout, driver), probe.complaint or "nothing looked at its GPUs")}
+        said(to_version, layout, driver), probe.complaint or "its GPUs were not checked")}
 
 
 def _present(probe, to_version):
-    """Return the version that the node has, in the form of the wanted one: a package's version where one is wanted, else the driver's."""
+    """Return the version of the node, as a package version if the target is one, else as a driver version."""
     return probe.package or probe.version if "-" in to_version else probe.version
 
 
 def _before(before, present, kernel):
-    """Return what an earlier run of this rollout found on a node before it worked on it; else what is found now."""
+    """Return the version and kernel that an earlier run found on a node before its change, else those found now."""
     return {"from": before.from_version or present, "from_kernel": before.from_kernel or kernel}
 
 
 def set_kernels(nodes: t.Dict[str, t.Dict[str, t.Any]], probes: t.Iterable[Probe], wanted: t.Mapping[str, str]) -> t.List[str]:
-    """Set the kernel of each node of the plan that has to boot another one; return what to say of the others.
+    """Set the kernel of each node in the plan that has to boot another one; return notes on the other nodes.
 
-    WANTED: by node the kernel that ran with the version it goes back to.
+    WANTED: for each node the kernel that ran with the version to which it is rolled back.
     """
     gone: t.Dict[str, t.List[str]] = {}
     unknown: t.Dict[str, t.List[str]] = {}
     for probe in probes:
         kernel, entry = wanted.get(probe.name), nodes[probe.name]
-        if not kernel or not (entry["state"] == "pending" or entry.get("suspect")) or probe.kernel == probe.next_kernel == kernel:
+        if (
+            not kernel
+            or not (entry["state"] == "pending" or entry.get(keys.ORPHANED))
+            or probe.kernel == probe.next_kernel == kernel
+        ):
             continue
         if kernel in (probe.kernels or ()):
             entry["to_kernel"] = kernel
@@ -124,65 +135,71 @@ def set_kernels(nodes: t.Dict[str, t.Dict[str, t.Any]], probes: t.Iterable[Probe
 
 
 def _unfinished(before, present, to_version):
-    """Return the plan of a node on which an earlier run of this rollout left something to finish or to put back; None of any other."""
+    """Return the plan of a node that an earlier run of this rollout left unfinished; None for any other node."""
     if before is None:
         return None
     if before.state in state.IN_FLIGHT:
-        return {"suspect": True}
+        return {keys.ORPHANED: True}
     if before.state == "lost" and state.unproven(before):
-        # Whatever runs on it now is not proven.
-        return {"suspect": True, "again": "lost, %s" % before.reason}
-    if present == to_version and state.not_taken_back(before):
-        return {"suspect": True, "again": "its schedulers did not take it back"}
+        # What runs on it now is not proven.
+        return {keys.ORPHANED: True, "again": "lost, %s" % before.reason}
+    if present == to_version and state.awaits_resume(before):
+        return {keys.ORPHANED: True, "again": "the resume in its schedulers failed"}
     return None
 
 
 def _from_the_beginning(probe, before):
-    """Return why the node goes from the beginning whatever version it has; empty when its version may finish it."""
+    """Return why the node is changed from the beginning whatever its version; empty if its version may be enough."""
     if probe.unproven_in:
         return "changed in rollout %s, and not proven since" % probe.unproven_in
     if before is not None and before.state == "quarantined" and state.unproven(before):
-        # Its marker is gone: it was repaired, and what it was compared with before may not be in it any more.
+        # Its quarantine marker was removed: it was repaired, and its baseline may not match its hardware any more.
         return "%s, %s" % (before.state, before.reason)
     return ""
 
 
 def _left_rebooting(before):
-    """Return whether a controller died while the node rebooted: that it does not answer says nothing yet, and the gate waits for it."""
+    """Return True if a controller died while the node rebooted. The gate then waits for the node to answer."""
     return before is not None and before.state in state.IN_FLIGHT and bool(before.steps) and before.steps[-1].name in REBOOTS
 
 
 def _out_of_reach(probe, before):
-    """Return the plan of a node that cannot go, whatever it has: it does not answer, or is in quarantine; None of any other."""
+    """Return the plan of a node that does not answer or is in quarantine; None for any other node."""
     if not probe.reachable and not _left_rebooting(before):
         return {"state": "lost", "reason": "did not answer before the rollout: %s" % (probe.error or "unreachable")}
     if probe.quarantined:
-        return {"state": "quarantined", "reason": "was quarantined before: %s (repair it, then run return_to_service)" % probe.quarantined.rstrip(". ")}
+        return {
+            "state": "quarantined",
+            "reason": "was quarantined before: %s (repair it, then run return_to_service)"
+            % (probe.quarantined.rstrip(". ")),
+        }
     return None
 
 
 def _unfit(probe, to_version, before, wanted):
-    """Return why nothing may be begun on a node that answers; empty where it may."""
+    """Return why a node that answers must not be changed; empty if it may be."""
     if probe.error:
         return "could not be examined: %s" % probe.error
     if not probe.version:
-        return "no driver was found to go back to if %s fails: bring the node up first" % wanted
+        return (
+            "no driver was found to roll back to if %s fails: install one first (gpufleet.lifecycle.bringup)" % wanted
+        )
     proven = before is not None and before.state == "done" and _present(probe, to_version) == to_version
     return "" if proven else probe.lacks
 
 
 def entry_of(probe: Probe, to_version: t.Optional[str], before: t.Optional[state.Node], going_on: bool,
              layout: t.Optional[t.Dict[str, t.Any]] = None, driver: bool = True) -> t.Dict[str, t.Any]:
-    """Return the plan of one node. GOING_ON: the run before did not come to its end, and what was said and seen in it stands.
+    """Return the plan of one node. GOING_ON: the run before was interrupted, and its requests and results still count.
 
-    LAYOUT: the MIG layout that is wanted. Without DRIVER it alone is wanted, and TO_VERSION is the version that stays.
+    LAYOUT: the wanted MIG layout. Without DRIVER only the layout is wanted, and TO_VERSION is the version that stays.
     """
     present = _present(probe, to_version or "")
     entry = {"from": present, "to": to_version, "from_kernel": probe.kernel, "domains": dict(probe.domains), "state": "pending", "reason": ""}
     mine = before is not None and before.state in ("failed", "rolled_back") and before.failure != state.SICK
     away, unfinished, fresh = _out_of_reach(probe, before), _unfinished(before, present, to_version), _from_the_beginning(probe, before)
     if before is not None and (state.unproven(before) or not probe.reachable):
-        entry.update(_before(before, present, probe.kernel))  # what it goes back to, whenever that will be
+        entry.update(_before(before, present, probe.kernel))  # for a later rollback
     if away:
         entry.update(away)
     elif unfinished:
@@ -197,20 +214,20 @@ def entry_of(probe: Probe, to_version: t.Optional[str], before: t.Optional[state
         entry.update(_there(probe, to_version, before, layout, driver))
     elif mine and going_on:
         entry.update(state=before.state, reason=before.reason, kept=True)
-    elif mine or before is not None and state.kept_out(before):
+    elif mine or before is not None and state.held_by_schedulers(before):
         entry.update(again="%s, %s" % (before.state, before.reason))
     if entry["state"] in state.FAILED:
         entry["failure"], entry["signature"] = _blame(entry["state"], before)
     if layout:
-        # No version is installed that is there, unless it is not known what an earlier change left of it.
+        # An installed version is not installed again, unless an earlier change left its state unknown.
         entry.update(layout=layout, install=driver and (entry["from"] != to_version or bool(fresh)))
     return entry
 
 
 def absent(previous: t.Any, names: t.Container[str], abandoned: t.Container[str], going_on: bool) -> t.Dict[str, t.Dict[str, t.Any]]:
-    """Return the nodes of an earlier run of this rollout that are not among its nodes now and still count.
+    """Return nodes of an earlier run of this rollout that are not among its nodes now, but still count.
 
-    Those out of service hold their slots, and the failures of a run that did not come to its end are failures of this one. GOING_ON: it did not.
+    Nodes out of service hold their slots. If the run was interrupted (GOING_ON), its failures count in this one.
     """
     entries = {}
     for node in previous.nodes.everything() if previous else []:
@@ -222,11 +239,16 @@ def absent(previous: t.Any, names: t.Container[str], abandoned: t.Container[str]
             entries[node.name] = entry
         elif node.state in state.IN_FLIGHT and node.name not in abandoned:
             raise PlanError(
-                "%s was in flight (%s%s) when its controller died, and is not among the nodes of this run: take it along (the inventory, --limit), "
-                "or give it up with rollout_abandon. Nothing was changed."
+                "%s was in flight (%s%s) when its controller died, and is not among the nodes of this run. Add it "
+                "(inventory, --limit), or abandon it with rollout_abandon. Nothing was changed."
                 % (node.name, node.state, ", in step %s" % node.steps[-1].name if node.steps else ""))
         elif node.state in state.IN_FLIGHT:
-            entries[node.name] = dict(entry, state="lost", reason="given up: it was %s when its controller died" % node.state, failure=state.LOST)
+            entries[node.name] = dict(
+                entry,
+                state="lost",
+                reason="abandoned: it was %s when its controller died" % node.state,
+                failure=state.LOST,
+            )
         elif going_on and node.state in state.FAILED and node.failure != state.SICK:
             entries[node.name] = dict(entry, kept=True)
     return entries

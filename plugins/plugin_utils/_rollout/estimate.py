@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When a rollout will be over, from how long its nodes took so far. Pure, and of the standard library alone."""
+"""The estimated end of a rollout, from the time that its nodes took so far. Pure, standard library only."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ def median(values):
 
 
 def remaining(pending, ages, slots, durations, node_s):
-    """(expected, lower bound) in seconds until PENDING nodes and those in flight since AGES are over, SLOTS at a time.
+    """Return (expected, lower bound) in seconds until all nodes have ended, with SLOTS at a time.
 
-    DURATIONS are what nodes took so far; NODE_S is the policy's word, for as long as no node is over. The bound is what the slots
-    alone cost when every node is as quick as the quickest.
+    PENDING is the number of pending nodes, AGES the seconds since nodes in flight started. DURATIONS are the times of
+    nodes that are done; NODE_S, from the policy, counts until there are any. The lower bound takes every node to be as
+    fast as the fastest.
     """
     usual = median(durations) if durations else float(node_s)
     best = min(durations) if durations else float(node_s)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What makes two failures the same one: the checks that failed, or the text without what differs from node to node. Pure."""
+"""The signature of a failure: the failed checks, or the text without what differs between nodes. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARTICULAR = (
 
 
 def signature(step, reason, checks=(), node=""):
-    """A short text that is equal for equal failures. CHECKS are the ids of the health checks that failed."""
+    """Return a short text that is equal for equal failures. CHECKS: the ids of the health checks that failed."""
     if checks:
         return "%s: %s" % (step or "start", ", ".join(sorted(set(checks))))[:LENGTH]
     text = reason or ""

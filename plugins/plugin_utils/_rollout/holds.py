@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Queries that a Prometheus has to answer with nothing before a node may go.
+"""Hold queries: Prometheus queries that must return no series before a node may start.
 
-Only an answer that is surely complete and surely empty lets a node go. A query is asked outside of any transaction; its answer is kept
-for a short while for the other nodes that wait, and is worth nothing after it.
+Only a complete and empty answer lets a node start. Queries are sent outside of any transaction. Their answers are
+cached for a short time for other nodes that wait.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ class HoldError(Exception):
 
 
 def check(queries):
-    """Refuse queries that could not be asked."""
+    """Refuse queries that cannot be sent."""
     names = [query["name"] for query in queries]
-    twice = sorted(name for name in set(names) if names.count(name) > 1)
-    if twice:
-        raise HoldError("rollout_hold_queries has %s twice; expected a name of its own for each query." % twice[0])
+    repeated = sorted(name for name in set(names) if names.count(name) > 1)
+    if repeated:
+        raise HoldError("rollout_hold_queries has %s twice; expected a different name for each query." % repeated[0])
     for query in queries:
         wrong = web.complaint(query["url"])
         if not query["name"].strip() or not query["query"].strip():
-            raise HoldError("rollout_hold_queries has a query without a name or without its text: %r." % (query["name"] or query["query"]))
+            raise HoldError("rollout_hold_queries has a query without name or query: %r; expected both." % (
+                query["name"] or query["query"]))
         if wrong:
             raise HoldError("rollout_hold_queries: the url of %s cannot be used: %s." % (query["name"], wrong))
         if not 0 < query["timeout"] <= 120:
@@ -43,7 +44,7 @@ def check(queries):
 
 
 def check_times(age_s, deadline_s):
-    """Refuse times that would make an answer worth nothing, or worth something for ever."""
+    """Refuse times in which no answer would count, or every answer for ever."""
     for name, value, least, most in (("age_s", age_s, 0, 3600), ("deadline_s", deadline_s, 1, 7 * 86400)):
         if not least <= value <= most:
             raise HoldError("rollout_hold_%s is %s; expected %d to %d seconds. Give another value and run again. Nothing was changed." % (
@@ -51,20 +52,20 @@ def check_times(age_s, deadline_s):
 
 
 def wanted(queries):
-    """What the policy remembers of them: text by name. Neither a URL nor a header is in it."""
+    """Return the queries as the policy keeps them: the query by name, without URL and headers."""
     return {query["name"]: query["query"] for query in queries}
 
 
 def judge(status, body):
-    """(CLEAR, HOLDS or UNKNOWN, why) out of what a Prometheus answered to an instant query. Pure."""
+    """Return (CLEAR, HOLDS or UNKNOWN, why) for the answer of a Prometheus to an instant query. Pure."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
-        return UNKNOWN, "its answer (HTTP %d) is no JSON" % status
+        return UNKNOWN, "its answer (HTTP %d) is not JSON" % status
     if status != 200 or not isinstance(found, dict) or found.get("status") != "success":
         said = found.get("error") if isinstance(found, dict) else ""
         return UNKNOWN, "it answered HTTP %d%s" % (status, ": " + text.line(said, 200) if said else "")
-    # Some of the servers behind it did not answer: nobody knows what they would have said.
+    # Some of the servers behind it did not answer, so their series are unknown.
     partial = [found[key] for key in ("warnings", "partialResponse", "isPartial") if found.get(key)]
     data = found.get("data")
     if partial or (isinstance(data, dict) and data.get("isPartial")):
@@ -88,9 +89,9 @@ def _series(entry):
 
 
 def ask(query):
-    """(state, why) of one query, now."""
+    """Send one query; return (state, why)."""
     url = query["url"].rstrip("/") + "/api/v1/query"
-    # Thanos would otherwise leave out what does not answer.
+    # Without it Thanos leaves out servers that do not answer.
     body = urllib.parse.urlencode({"query": query["query"], "partial_response": "false"}).encode()
     headers = {str(key): str(value) for key, value in query["headers"].items()}
     headers.update({"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"})
@@ -108,23 +109,24 @@ def _digest(queries):
 
 
 def answers(path, queries, age_s, now=time.time):
-    """What the QUERIES answered no longer than AGE_S ago: {"time", "results": {name: [state, why]}, "unanswered_since": {name: time}}.
+    """Return answers to the QUERIES that are at most AGE_S old.
 
-    None when somebody else asks and does not come to an end.
+    {"time", "results": {name: [state, why]}, "unanswered_since": {name: time}}; None if another process sends them and
+    does not finish.
     """
     patience = sum(query["timeout"] for query in queries) + 5
-    with files.alone(path, patience) as handle:
+    with files.locked(path, patience) as handle:
         if handle is None:
             return None
-        kept, digest = files.note(handle), _digest(queries)
+        kept, digest = files.read_json(handle), _digest(queries)
         if not (_usable(kept, queries) and kept["digest"] == digest and 0 <= now() - kept["time"] <= age_s):
             begun = now()
             results = {query["name"]: list(ask(query)) for query in queries}
             before = kept["unanswered_since"] if _usable(kept, queries) else {}
             silent = {name: before.get(name, begun) for name, (found, dummy) in results.items() if found == UNKNOWN}
-            # As old as its first question.
+            # The answers are as old as the first query.
             kept = {"digest": digest, "time": begun, "results": results, "unanswered_since": silent}
-            files.keep(handle, kept)
+            files.write_json(handle, kept)
         return kept
 
 
@@ -135,25 +137,30 @@ def _usable(kept, queries):
 
 
 def verdict(policy_holds, queries, found, deadline_s, age_s, now):
-    """(names that keep nodes from starting, why). Nothing but a fresh and empty answer to every query of the policy lets one go. Pure."""
+    """Return (names of the queries that keep nodes from starting, why). Pure.
+
+    Only a fresh and empty answer to every query of the policy lets a node start.
+    """
     known = {query["name"]: query["query"] for query in queries}
     names, why = [], []
     fresh = found is not None and 0 <= now - found["time"] <= age_s + sum(query["timeout"] for query in queries)
     for name, query in sorted(policy_holds.items()):
         if known.get(name) != query:
-            said = "is part of the plan, but rollout_hold_queries as this task has it does not name it so"
+            said = "is part of the plan, but not of rollout_hold_queries in this task, or with another query"
         elif found is None:
-            said = "has no answer: another process asks it and does not come to an end"
+            said = "has no answer: another process sends it and does not finish"
         elif not fresh:
-            said = "has no answer that is young enough"
+            said = "has no recent answer"
         else:
             state, said = found["results"].get(name, [UNKNOWN, "has no answer"])
             if state == CLEAR:
                 continue
             since = found["unanswered_since"].get(name)
             if state == UNKNOWN and since is not None and now - since >= deadline_s:
-                said += "; it has not answered for %d s (rollout_hold_deadline_s is %d), and no node starts before it does or an operator lifts it" % (
-                    now - since, deadline_s)
+                said += (
+                    "; no answer for %d s (rollout_hold_deadline_s is %d): no node starts before there is one, or an "
+                    "operator lifts the hold" % (now - since, deadline_s)
+                )
         names.append(name)
         why.append("%s: %s" % (name, said))
     return names, "; ".join(why)

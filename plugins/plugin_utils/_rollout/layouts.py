@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The MIG layout that a plan wants for each node, in one form whatever it was written in. Pure.
+"""The MIG layout that a plan wants for each node, in canonical form. Pure.
 
-A layout is {"name", "config"}, a configuration in the format of nvidia-mig-parted, or {"name", "layout"}, a list as the option of gpu_mig has it.
-Both are made so that two layouts are equal when they say the same, which is what the digest of a plan needs.
+A layout is {"name", "config"}, a configuration in the format of nvidia-mig-parted, or {"name", "layout"}, a list as for
+the option of gpu_mig. In this form layouts with the same meaning are equal, which the digest of a plan needs.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.errors
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.limits import listed
 
 END = "Nothing was changed."
-NAMED = 3  # nodes whose refusal is told in full
+NAMED = 3  # nodes whose refusal is printed in full
 
 
 def canonical(document: t.Any, name: str) -> t.Dict[str, t.Any]:
-    """Return the configuration NAME of DOCUMENT as a document of its own. ConfigError where it cannot be used."""
+    """Return the configuration NAME of DOCUMENT as its own document. Raises ConfigError if it cannot be used."""
     entries = []
     for entry in config.choose(config.parse(document), name):
         made: t.Dict[str, t.Any] = {"devices": entry.devices if entry.devices == config.ALL else list(entry.devices), "mig-enabled": entry.enabled}
@@ -35,9 +35,10 @@ def canonical(document: t.Any, name: str) -> t.Dict[str, t.Any]:
 
 
 def wanted(given: t.Mapping[str, t.Any], read: t.Callable[[str], t.Any]) -> t.Dict[str, t.Dict[str, t.Any]]:
-    """Return the layout of each node of GIVEN: {node: {"name", "configs", "file"}}, its nvidia_mig_config, nvidia_mig_configs and nvidia_mig_config_file.
+    """Return the layout of each node.
 
-    READ answers the document of a file. A layout that is named in no way, or in two, or that cannot be used, is refused with PlanError.
+    GIVEN is {node: {"name", "configs", "file"}}, its nvidia_mig_config, nvidia_mig_configs and nvidia_mig_config_file.
+    READ returns the document of a file. A layout without a source, with two, or that cannot be used, is refused.
     """
     found, known = {}, {}
     for node, one in given.items():
@@ -53,12 +54,14 @@ def wanted(given: t.Mapping[str, t.Any], read: t.Callable[[str], t.Any]) -> t.Di
                 known[file, name] = canonical(read(str(file)), name)
             found[node] = {"name": name, "config": known[file, name] if file else canonical(configs, name)}
         except config.ConfigError as exc:
-            raise PlanError("The MIG layout of %s cannot be used: %s. Correct nvidia_mig_config, or where it is written. %s" % (node, exc, END)) from exc
+            raise PlanError("The MIG layout of %s cannot be used: %s. Correct nvidia_mig_config, or the layout itself. "
+                            "%s" % (
+                node, exc, END)) from exc
     return found
 
 
 def refuse_unfit(looks: t.Mapping[str, t.Any]) -> None:
-    """Refuse layouts that GPUs cannot have. LOOKS: by node what gpu_mig answered in check mode."""
+    """Refuse layouts that GPUs cannot have. LOOKS: for each node the result of gpu_mig in check mode."""
     unfit = {node: why for node, look in looks.items() for why in [probes.layout_looked_at(look)[2]] if why}
     if unfit:
         names = sorted(unfit)
@@ -68,9 +71,9 @@ def refuse_unfit(looks: t.Mapping[str, t.Any]) -> None:
 
 
 def before(rollout_id: str, nodes: t.Iterable[t.Any], baseline_of: t.Callable[[str], t.Any]) -> t.Dict[str, t.Dict[str, t.Any]]:
-    """Return the layouts that the rollout found on those of its NODES whose layout it was to change and that it began with.
+    """Return the layouts that the rollout found on those of its NODES that started and whose layout it changes.
 
-    BASELINE_OF answers the baseline that was taken of a node; None where none was, so that nothing was changed on it.
+    BASELINE_OF returns the baseline of a node; None if there is none, so that nothing was changed on it.
     """
     found = {}
     for node in nodes:

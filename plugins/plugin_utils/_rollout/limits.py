@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The numbers of a rollout's policy: what they may be, and what they allow. Pure."""
+"""The limits of a rollout's policy: their valid values, and whether its budgets are spent. Pure."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ DEFAULTS = {
     "max_down": 1,
     "max_draining": None,  # None: as many as may be down
     "failure_budget": 1,
-    "failure_percent": None,  # of the nodes that went
+    "failure_percent": None,  # of the nodes that started
     "failure_classes": {},
     "domain_caps": {},
     "growth_start": None,  # None: the whole window from the beginning
     "growth_step": 1,
     "common_cause": 2,  # 0: never
     "canary_failures": 0,
-    "canary_soak_s": 0,  # how long a canary has to stay healthy at work before others go
+    "canary_soak_s": 0,  # how long a canary has to stay healthy in service before others start
     "max_delta_unhealthy": None,  # percent of the fleet
     "broken_elsewhere": 0,
     "fleet": 1,
@@ -30,9 +30,9 @@ DEFAULTS = {
     "windows": [],
     "waves": [],  # sizes of the waves; none: a window
     "node_s": 900,
-    "on_failure": "rollback",  # the role follows it; it stands here so that it is a part of what is approved
-    "holds": {},  # queries that have to answer nothing before a node starts: text by name
-    "approved": None,  # None: nobody has to approve
+    "on_failure": "rollback",  # used by the role; part of the policy so that an approval covers it
+    "holds": {},  # queries by name that must return no series before a node starts
+    "approved": None,  # None: no approval needed
 }
 
 
@@ -40,7 +40,7 @@ ON_FAILURE = ("rollback", "quarantine", "stop")
 
 
 class LimitError(Exception):
-    """A limit cannot be followed; the message names it, what was found, what is expected and what to do."""
+    """A limit cannot be used; the message names it, what was found, what is expected, and the next step."""
 
     def __init__(self, message):
         name = re.search(r"rollout_[a-z_]+", message)
@@ -49,7 +49,7 @@ class LimitError(Exception):
 
 
 def amount(key, value, fleet):
-    """A number of nodes out of C(3), C("3") or C("10%") of the fleet, rounded down, at least 1. None where nothing may go."""
+    """Return a number of nodes from C(3), C("3") or C("10%") of the fleet, rounded down and at least 1. 0% is 0."""
     if not isinstance(value, (str, int, float)) or isinstance(value, int) and abs(value) > options.MOST_NODES or len(str(value)) > options.SHOWN:
         raise LimitError("rollout_%s is %s; expected a number of at most %d nodes such as 2, or a share of the fleet such as 10%%." % (
             key, options.shown(value), options.MOST_NODES))
@@ -68,7 +68,7 @@ def amount(key, value, fleet):
 
 
 def percent(key, value):
-    """A share such as C(10) or C("10%") as a number; None stays None."""
+    """Return a share such as C(10) or C("10%") as a number; None stays None."""
     if value is None or value == "":
         return None
     match = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]+)?) ?%?", str(value).strip()) if isinstance(value, (str, float, int)) else None
@@ -78,12 +78,12 @@ def percent(key, value):
 
 
 def _amounts(key, given, fleet, known=None):
-    """Numbers of nodes by name, none of them 0."""
+    """Return numbers of nodes by name, none of them 0."""
     if not isinstance(given, dict):
         raise LimitError("rollout_%s is %r; expected a dictionary." % (key, given))
-    strangers = sorted(name for name in given if known and name not in known)
-    if strangers:
-        raise LimitError("rollout_%s names %s; known: %s." % (key, strangers[0], ", ".join(known)))
+    unknown = sorted(name for name in given if known and name not in known)
+    if unknown:
+        raise LimitError("rollout_%s names %s; expected one of: %s." % (key, unknown[0], ", ".join(known)))
     numbers = {name: amount("%s.%s" % (key, name), value, fleet) for name, value in given.items()}
     zero = sorted(name for name, value in numbers.items() if value < 1)
     if zero:
@@ -93,7 +93,7 @@ def _amounts(key, given, fleet, known=None):
 
 def _check_holds(holds):
     if not isinstance(holds, dict) or not all(isinstance(part, str) and part for item in holds.items() for part in item):
-        raise LimitError("rollout_limits.holds is %r; expected queries by their names, or {} for none." % (holds,))
+        raise LimitError("rollout_limits.holds is %r; expected queries by name, or {} for none." % (holds,))
 
 
 def _check_waves(waves, fleet):
@@ -101,14 +101,16 @@ def _check_waves(waves, fleet):
         raise LimitError("rollout_waves is %r; expected a list of numbers of nodes, or of shares, such as [1, 10%%, 100%%]." % (waves,))
     for number, value in enumerate(waves):
         if amount("waves[%d]" % number, value, fleet) < 1:
-            raise LimitError("rollout_waves[%d] is %s; expected 1 or more, otherwise the wave had no node." % (number, value))
+            raise LimitError("rollout_waves[%d] is %s; expected 1 or more, otherwise the wave would have no "
+                             "node." % (number, value))
 
 
 def complete(given, fleet):
-    """The policy with everything in it as the gate needs it; refuses what could never let a node start."""
+    """Return the complete policy for the gate; refuse limits with which no node could ever start."""
     unknown = sorted(set(given) - set(DEFAULTS))
     if unknown:
-        raise LimitError("The policy has the unknown entry %s; known: %s." % (", ".join(unknown), ", ".join(sorted(DEFAULTS))))
+        raise LimitError("The policy has the unknown limit %s; expected some of: %s." % (
+            ", ".join(unknown), ", ".join(sorted(DEFAULTS))))
     policy = dict(DEFAULTS, **{key: value for key, value in given.items() if value is not None})
     policy["fleet"] = max(fleet, 1)
     policy["max_down"] = amount("max_down", policy["max_down"], fleet)
@@ -141,7 +143,7 @@ def complete(given, fleet):
 
 
 def wave_sizes(given, total):
-    """Sizes of waves that TOTAL nodes fill, out of numbers and shares of them; the last one given repeats, as with C(serial)."""
+    """Return the sizes of the waves for TOTAL nodes. The last given size repeats, as with C(serial)."""
     sizes = []
     while given and sum(sizes) < total:
         size = amount("waves", given[min(len(sizes), len(given) - 1)], total)
@@ -150,7 +152,10 @@ def wave_sizes(given, total):
 
 
 def wave_of(sizes, position):
-    """(number of the wave from 1, place of its first node) of the node at a place of the order; one that came later is in the last."""
+    """Return (number of the wave from 1, position of its first node) for a position.
+
+    Later ones are in the last wave.
+    """
     first = 0
     for number, size in enumerate(sizes, start=1):
         if position < first + size or number == len(sizes):
@@ -160,17 +165,17 @@ def wave_of(sizes, position):
 
 
 def charged(nodes):
-    """Failed nodes that count against the budgets: not those that were sick before anybody touched them."""
+    """Return the failed nodes that count against the budgets: not those that were sick before any change."""
     return [node for node in nodes if node.failure != state.SICK]
 
 
 def weight(node):
-    """A node that is gone is worse than one that was put back."""
+    """Return the weight of a failed node in the failure budget: a lost one counts twice."""
     return 2 if node.failure == state.LOST else 1
 
 
 def common_cause(policy, failed):
-    """The nodes that failed in the same way when they are enough to blame the change and not a node; otherwise none."""
+    """Return the nodes that failed in the same way, if there are enough to blame the change; otherwise none."""
     if not policy["common_cause"]:
         return []
     by_signature = {}
@@ -184,12 +189,13 @@ def common_cause(policy, failed):
 
 
 def listed(names, most=5):
+    """Return names in a list for a sentence; the rest after the first few as a number."""
     names = list(names)
     return ", ".join(names[:most]) + (" and %d more" % (len(names) - most) if len(names) > most else "")
 
 
 def spent(policy, failed, went):
-    """Why no further node may start after these failures; empty while the budgets hold. WENT: how many nodes went so far."""
+    """Return why no further node may start after these failures; empty while there is budget. WENT: nodes started."""
     mine = charged(failed)
     if not mine:
         return ""
@@ -201,13 +207,14 @@ def spent(policy, failed, went):
         if len(of_class) >= most:
             return "the failure budget of %d %s failure%s is spent by %s" % (most, failure, "" if most == 1 else "s", listed(node.name for node in of_class))
     share = policy["failure_percent"]
-    # Of few nodes any failure is a large share; they are the absolute budget's business, unless none at all is allowed.
+    # With few nodes one failure is a large share. Then only failure_budget counts, unless no failure is allowed.
     if share is not None and (share == 0 or went * share >= 100) and len(mine) * 100.0 > share * went:
-        return "%d of %d nodes that went have failed, more than %g %%: %s" % (len(mine), went, share, names)
+        return "%d of %d nodes that started have failed, more than %g %%: %s" % (len(mine), went, share, names)
     if policy["max_delta_unhealthy"] is not None and len(mine) * 100.0 > policy["max_delta_unhealthy"] * policy["fleet"]:
         return "%d of %d nodes are unhealthy since the rollout began, more than %g %% of the fleet: %s" % (
             len(mine), policy["fleet"], policy["max_delta_unhealthy"], names)
     alike = common_cause(policy, mine)
     if alike:
-        return "%s failed in the same way (%s), so the change is to blame and not the nodes" % (listed(node.name for node in alike), alike[0].signature)
+        return "%s failed in the same way (%s), so the cause is likely the change and not the nodes" % (
+            listed(node.name for node in alike), alike[0].signature)
     return ""

@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What users give as variables of the playbooks, as the options of the rollout's actions: what is empty is left out, what is wrong is named. Pure.
+"""The variables of the playbooks as options of the rollout actions: validated, and left out where they are empty. Pure.
 
-Null and the empty text mean the default everywhere, as a survey or a command line gives them. A message names the variable of the playbook and
-not the option of the action, which nobody wrote.
+Null and the empty string mean the default, as surveys and command lines give them. A message names the variable of the
+playbook that the user set, not the option of the action.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import json
 import math
 import re
 
-# The variable of the playbooks that each option comes from; no others are looked at here.
+# The playbook variable of each option; other options are passed on unchanged.
 VARIABLES = {
     "artifact_dir": "gpufleet_artifact_dir", "ledger": "rollout_ledger", "rollout_id": "rollout_id", "webhook": "rollout_webhook",
     "textfile_dir": "rollout_textfile_dir", "hold_queries": "rollout_hold_queries", "hold_deadline_s": "rollout_hold_deadline_s",
     "hold_age_s": "rollout_hold_age_s",
 }
 MOST_NODES, MOST_SECONDS = 1000000, 31 * 86400
-# A node that takes longer than a week fits no maintenance window that is looked at.
+# Maintenance windows are searched for a week, so a node that takes longer would fit in none.
 MOST = {"node_s": 7 * 86400}
 SHOWN = 60
 LONGEST, LONG = 253, 8000
@@ -36,6 +36,7 @@ class OptionError(Exception):
 
 
 def kind(value):
+    """Return the kind of a value in words."""
     if value is None:
         return "null"
     return {bool: "true or false", int: "a number", float: "a number", str: "a text"}.get(
@@ -44,7 +45,7 @@ def kind(value):
 
 
 def shown(value):
-    """On one line, and none of what may be a secret in a dictionary or a list."""
+    """Return a value on one line, without the content of dictionaries and lists, which may have secrets."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, int):
@@ -63,7 +64,7 @@ def empty(value):
 
 
 def read(given, spec, variables):
-    """GIVEN options as they are passed on: those that come from VARIABLES are made what SPEC says, and left out where they are empty."""
+    """Return the GIVEN options; those of VARIABLES are converted to the types of SPEC, and left out if empty."""
     found = {}
     for key, value in given.items():
         name = variables.get(key)
@@ -121,7 +122,7 @@ def _bool(name, key, value, spec, secret):
 
 
 def literal(value):
-    """What a text such as '[1, 10%]' or '{"rack": 1}' says, as a command line gives it; the text itself where it says nothing so."""
+    """Return the list or dictionary in a string of the command line, such as '{"rack": 1}'; else the string itself."""
     for parse in (json.loads, ast.literal_eval):
         try:
             found = parse(value)
@@ -132,7 +133,7 @@ def literal(value):
 
 
 def names(value):
-    """The names in a text with commas, without blanks around them, as a survey gives them."""
+    """Return the names in a string with commas, as a survey gives them."""
     return [part.strip() for part in value.split(",") if part.strip()]
 
 
@@ -161,12 +162,12 @@ def _dict(name, key, value, spec, secret):
     wanted = spec.get("options")
     if not wanted:
         return dict(value)
-    strangers = sorted(str(one) for one in value if one not in wanted)
-    if strangers:
-        raise OptionError("%s.%s" % (name, strangers[0][:SHOWN]), None, "none of this name, but %s" % ", ".join(sorted(wanted)))
+    unknown = sorted(str(one) for one in value if one not in wanted)
+    if unknown:
+        raise OptionError("%s.%s" % (name, unknown[0][:SHOWN]), None, "only the keys %s" % ", ".join(sorted(wanted)))
     lacking = sorted(one for one, more in wanted.items() if more.get("required") and empty(value.get(one)))
     if lacking:
-        raise OptionError("%s.%s" % (name, lacking[0]), None, "a value, which each entry has to have")
+        raise OptionError("%s.%s" % (name, lacking[0]), None, "a value, which every entry needs")
     return {one: _made("%s.%s" % (name, one), one, inner, wanted[one]) for one, inner in value.items() if not empty(inner)}
 
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The order in which nodes go, and its digest. Pure."""
+"""The order in which nodes start, and its digest. Pure."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ import typing as t
 
 
 def natural(name: str) -> t.List[t.Tuple[int, str]]:
-    """Return the key that sorts gpu-2 before gpu-10."""
+    """Return a sort key that orders gpu-2 before gpu-10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name) if part]
 
 
 def round_robin(names: t.Iterable[str], domain_of: t.Callable[[str], str]) -> t.List[str]:
-    """Return the names, one node of each failure domain in turn, so that neighbours in the order share no rack."""
+    """Return the names in round-robin order of their failure domains, so that neighbours are not in one rack."""
     queues: t.Dict[str, t.List[str]] = {}
     for name in sorted(names, key=natural):
         queues.setdefault(domain_of(name), []).append(name)
     lanes = [queues[domain] for domain in sorted(queues, key=natural)]
     order = []
-    for turn in range(max((len(lane) for lane in lanes), default=0)):
-        order.extend(lane[turn] for lane in lanes if turn < len(lane))
+    for index in range(max((len(lane) for lane in lanes), default=0)):
+        order.extend(lane[index] for lane in lanes if index < len(lane))
     return order
 
 
 def idle_first(order: t.Sequence[str], free: t.Container[str], group_of: t.Callable[[int, str], t.Hashable],
                at_work: t.Callable[[str], t.Optional[bool]]) -> t.List[str]:
-    """Return the order with the FREE nodes of each group in places of their group: the idle ones first, those in use last.
+    """Return the order with the FREE nodes of each group sorted: idle nodes first, nodes in use last.
 
-    Draining an idle node costs nothing, and a job may have ended when the turn of its node comes. Groups keep their places, so that
-    neighbours share no failure domain as before.
+    Draining an idle node costs nothing, and jobs may end before their node starts. Groups keep their positions, so that
+    neighbours still are in different failure domains.
     """
     groups: t.Dict[t.Any, t.List[int]] = {}
     for place, name in enumerate(order):
@@ -50,13 +50,14 @@ def idle_first(order: t.Sequence[str], free: t.Container[str], group_of: t.Calla
 def digest(target: str, order: t.Sequence[str], nodes: t.Mapping[str, t.Mapping[str, t.Any]], policy: t.Mapping[str, t.Any]) -> str:
     """Return the digest that an approval is bound to: nodes, order, versions, MIG layouts, failure domains, canaries and limits.
 
-    ORDER is the one without regard to which nodes are in use: that changes by the minute, and what was approved would never be what is planned again.
+    ORDER does not take into account which nodes are in use. This changes every minute, so that a plan made again would
+    never be the approved one.
     """
     rules = {key: value for key, value in policy.items() if key != "approved"}
     going = {name: [nodes[name]["from"], nodes[name]["to"], nodes[name]["domains"], bool(nodes[name].get("canary"))] for name in order}
     kernels = {name: nodes[name]["to_kernel"] for name in order if nodes[name].get("to_kernel")}
     layouts = {name: [nodes[name]["layout"], nodes[name].get("install", True)] for name in order if nodes[name].get("layout")}
     document = {"target": target, "order": order, "nodes": going, "policy": rules, "kernels": kernels}
-    if layouts:  # a plan without any has the digest that it always had
+    if layouts:  # without layouts the digest is that of earlier versions of the collection
         document["layouts"] = layouts
     return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode("utf-8")).hexdigest()

@@ -9,13 +9,13 @@ import dataclasses
 import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _twins
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import canaries as canary_rules
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import entries, limits, order
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.errors import PlanError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 
-# The load of a node in a word; nothing where that is not known.
+# The load of a node in words; empty if it is not known.
 LOAD = {False: "idle", None: "", True: "at work"}
 
 
@@ -26,13 +26,13 @@ class Plan:
     nodes: t.Dict[str, t.Dict[str, t.Any]]
     policy: t.Dict[str, t.Any]
     sha256: str
-    paused: str = ""  # an operator's word to a run that did not end
+    paused: str = ""  # an operator's pause or stop of an interrupted run
     changed: t.Dict[str, t.Dict[str, t.Any]] = dataclasses.field(default_factory=dict)  # limits that an operator set in it
-    notes: t.List[str] = dataclasses.field(default_factory=list)  # what is taken over from it, in words
+    notes: t.List[str] = dataclasses.field(default_factory=list)  # what this run keeps of it, in words
 
     @property
-    def suspects(self):
-        return [name for name in self.order if self.nodes[name].get("suspect")]
+    def orphaned(self):
+        return [name for name in self.order if self.nodes[name].get(keys.ORPHANED)]
 
     @property
     def canaries(self):
@@ -40,23 +40,25 @@ class Plan:
 
 
 def _taken_over(previous, policy, nodes):
-    """Return (policy, pause, limits that an operator set, words) for a run that goes on where one broke off."""
+    """Return (policy, pause, limits that an operator set, notes) for a run that continues an interrupted one."""
     paused = previous.paused or ("%s (it was a stop)" % previous.stopped if previous.stopped else "")
     policy, changed = dict(policy), {}
-    notes = ["the run before did not end, and this one goes on with it: what an operator said in it holds, and its failures count"]
+    notes = ["the run before was interrupted, and this run continues it: requests of operators stay, and its failures "
+             "count"]
     if paused:
         notes.append("paused by %s; no node starts before rollout_control with rollout_verb=resume" % paused)
     for key, values in sorted(previous.changed.items()):
         if policy.get(key) == values["was"]:
             policy[key], changed[key] = values["now"], values
-            notes.append("%s is %s, as set_budget left it, and not %s; rollout_control with rollout_verb=set_budget changes it" % (
-                key, values["now"], values["was"]))
+            notes.append("%s is %s, as set by set_budget, and not %s; to change it, rollout_control with "
+                         "rollout_verb=set_budget" % (key, values["now"], values["was"]))
         else:
-            notes.append("set_budget had %s at %s (not %s); rollout_%s is given as %s now, which holds" % (
+            notes.append("set_budget had set %s to %s (it was %s); rollout_%s is now given as %s, which is used" % (
                 key, values["now"], values["was"], key, policy.get(key)))
     failed = [name for name, node in nodes.items() if node["state"] in state.FAILED and node["failure"] != state.SICK]
     if failed:
-        notes.append("its failures count on: %s; rollout_control with rollout_verb=retry gives one that serves another try" % limits.listed(failed))
+        notes.append("its failures still count: %s; to try a node that serves again, rollout_control with "
+                     "rollout_verb=retry" % limits.listed(failed))
     return policy, paused, changed, notes
 
 
@@ -65,16 +67,20 @@ def build(target: str, probes: t.Sequence[Probe], policy: t.Dict[str, t.Any], pr
           kernels: t.Optional[t.Mapping[str, str]] = None, layouts: t.Optional[t.Mapping[str, t.Dict[str, t.Any]]] = None) -> Plan:
     """Return the plan.
 
-    C(target) is one version for all; C(targets) gives each node its own instead, as a rollback does, and C(kernels) the kernel that it has
-    to boot with it. C(layouts) is the MIG layout of each node that is to have another one: C(name), and C(config) or C(layout) as options of
-    gpu_mig; a node with a layout needs no version. C(previous) is the view of the same rollout before this run. C(policy) is what limits.complete gives.
+    C(target) is one version for all nodes. C(targets) has a version for each node instead, as in a rollback, and
+    C(kernels) the kernel to boot with it. C(layouts) is the MIG layout of nodes that get one: C(name), and C(config) or
+    C(layout) as options of gpu_mig; such a node needs no version. C(previous) is the view of the same rollout before
+    this run. C(policy) is the result of limits.complete().
     """
     if not probes:
-        raise PlanError("The list of nodes is empty: check the inventory group, the hosts variable of the playbook and --limit. Nothing was changed.")
+        raise PlanError(
+            "The list of nodes is empty. Check the inventory group, the hosts variable of the playbook and --limit. "
+            "Nothing was changed.")
     by_name = {probe.name: probe for probe in probes}
     if len(by_name) != len(probes):
         names = [probe.name for probe in probes]
-        raise PlanError("Nodes are named twice: %s." % ", ".join(sorted({name for name in names if names.count(name) > 1})))
+        raise PlanError("Nodes are named twice: %s. Name each node once. Nothing was changed." % (
+            ", ".join(sorted({name for name in names if names.count(name) > 1}))))
     twins = _twins.complaint({name: by_name[name].identity for name in sorted(by_name, key=order.natural)})
     if twins:
         raise PlanError(twins + " Nothing was changed.")
@@ -90,25 +96,27 @@ def build(target: str, probes: t.Sequence[Probe], policy: t.Dict[str, t.Any], pr
             probe, wanted[probe.name], earlier[probe.name], going_on, layouts.get(probe.name), driver[probe.name])
     policy, paused, changed, notes = _taken_over(previous, policy, nodes) if going_on else (policy, "", {}, [])
     notes += entries.set_kernels(nodes, probes, kernels or {})
-    suspects = [name for name in nodes if nodes[name].get("suspect")]
-    pending = [name for name in nodes if nodes[name]["state"] == "pending" and name not in suspects]
+    orphaned = [name for name in nodes if nodes[name].get(keys.ORPHANED)]
+    pending = [name for name in nodes if nodes[name]["state"] == "pending" and name not in orphaned]
     for key in policy["domain_caps"]:
-        homeless = [name for name in suspects + pending if not nodes[name]["domains"].get(key)]
-        if homeless:
-            raise PlanError("rollout_domain_caps limits the nodes of one %s, and it is not known of %s: give it in gpufleet_domains, or by a group." % (
-                key, limits.listed(homeless)))
+        lacking = [name for name in orphaned + pending if not nodes[name]["domains"].get(key)]
+        if lacking:
+            raise PlanError(
+                "rollout_domain_caps limits the nodes of one %s, and the %s of these nodes is not known: %s. Set it in "
+                "gpufleet_domains, or by a group. Nothing was changed." % (key, key, limits.listed(lacking)))
     spread = next(iter(sorted(policy["domain_caps"], key=lambda key: (policy["domain_caps"][key], key))), None)
-    keys = sorted({key for name in pending for key in nodes[name]["domains"]})
-    spread = spread or ("rack" if "rack" in keys else keys[0] if keys else None)
+    found = sorted({key for name in pending for key in nodes[name]["domains"]})
+    spread = spread or ("rack" if "rack" in found else found[0] if found else None)
     rest = order.round_robin(pending, lambda name: nodes[name]["domains"].get(spread, "") if spread else "")
-    first = canary_rules.choose(canaries, canaries_per_stratum, suspects + rest, by_name, nodes, previous)
+    first = canary_rules.choose(canaries, canaries_per_stratum, orphaned + rest, by_name, nodes, previous)
     count = max(len(first), len(canaries))
     if count and policy["canary_failures"] > count:
-        raise PlanError("rollout_canary_failures is %d, and there %s; expected at most as many. Nothing was changed." % (
+        raise PlanError("rollout_canary_failures is %d, and there %s; expected at most this number. Nothing was "
+                        "changed." % (
             policy["canary_failures"], "is 1 canary" if count == 1 else "are %d canaries" % count))
     for name in first + [name for name in canaries if nodes[name]["state"] == "done"]:
         nodes[name]["canary"] = True
-    planned = suspects + [name for name in first if name not in suspects]
+    planned = orphaned + [name for name in first if name not in orphaned]
     planned += [name for name in rest if "canary" not in nodes[name]]
     policy = dict(policy, waves=limits.wave_sizes(policy["waves"], len(planned)))
     for name in planned:
@@ -118,14 +126,14 @@ def build(target: str, probes: t.Sequence[Probe], policy: t.Dict[str, t.Any], pr
         return nodes[name]["domains"].get(spread, "") if spread else "", limits.wave_of(policy["waves"], place)[0] if policy["waves"] else 0
 
     free = {name for name in rest if "canary" not in nodes[name]}
-    turns = order.idle_first(planned, free, neighbours, lambda name: by_name[name].at_work)
+    sequence = order.idle_first(planned, free, neighbours, lambda name: by_name[name].at_work)
     shown = target or ", ".join(sorted({wanted[name] for name in by_name if driver[name]}, key=order.natural))
     named = sorted({layouts[name]["name"] for name in by_name if layouts.get(name)}, key=order.natural)
     shown = " and ".join(filter(None, [shown, "MIG layout %s" % ", ".join(named) if named else ""]))
-    return Plan(shown, turns, nodes, policy, order.digest(shown, planned, nodes, policy), paused, changed, notes)
+    return Plan(shown, sequence, nodes, policy, order.digest(shown, planned, nodes, policy), paused, changed, notes)
 
 
 def event(plan: Plan, rollout_id: str) -> t.Dict[str, t.Any]:
-    """Return what the ledger records of a plan."""
+    """Return the fields of the plan's event in the ledger."""
     return {"rollout_id": rollout_id, "target": plan.target, "order": plan.order, "nodes": plan.nodes, "policy": plan.policy, "sha256": plan.sha256,
             "paused": plan.paused, "changed": plan.changed}

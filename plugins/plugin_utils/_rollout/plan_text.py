@@ -1,20 +1,23 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan in lines for people, and how long it will take. Pure."""
+"""The plan as printed lines, and its estimated duration. Pure."""
 
 from __future__ import annotations
 
 import heapq
 import typing as t
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import domains, limits
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.plan import Plan
 
 
 def estimate(plan: Plan, node_s: float) -> t.Tuple[float, int]:
-    """Return (lower bound, expected) seconds of the part in which nodes go, each taking NODE_S: what the slots alone cost, and with canaries
-    first and their soak, waves, growth and caps of failure domains.
+    """Return (lower bound, expected) seconds of the rollout if each node takes NODE_S.
+
+    The lower bound has only the slots. The expected time also has canaries and their soak, waves, growth, and caps of
+    failure domains.
     """
     if not plan.order:
         return 0, 0
@@ -25,7 +28,7 @@ def estimate(plan: Plan, node_s: float) -> t.Tuple[float, int]:
     waiting, canaries = list(plan.order), set(plan.canaries)
     running: t.List[t.Tuple[float, str]] = []
     wave = {name: limits.wave_of(policy["waves"], place)[0] for place, name in enumerate(plan.order)}
-    places_of = {name: domains.places(plan.nodes[name]["domains"]) for name in plan.order}  # asked for again and again
+    places_of = {name: domains.places(plan.nodes[name]["domains"]) for name in plan.order}  # computed once
     clock = 0.0
     left = len(canaries)
     while waiting or running:
@@ -38,7 +41,9 @@ def estimate(plan: Plan, node_s: float) -> t.Tuple[float, int]:
         while waiting and len(running) < size:
             name = waiting.pop(0)
             places = places_of[name]
-            barred = (left and name not in canaries and not plan.nodes[name].get("suspect")) or (wave[name] > now and name not in canaries)
+            barred = (left and name not in canaries and not plan.nodes[name].get(keys.ORPHANED)) or (
+                wave[name] > now and name not in canaries
+            )
             if barred or any(held.get(item, 0) >= policy["domain_caps"].get(item[0], len(plan.order)) for item in places):
                 skipped.append(name)
                 if barred or len(skipped) > 4 * size:
@@ -64,7 +69,7 @@ def _limits(policy):
         words.append("%d draining" % policy["max_draining"])
     words += ["%d of one %s" % (cap, key) for key, cap in sorted(policy["domain_caps"].items())]
     if policy["growth_start"] is not None:
-        words.append("beginning with %d" % policy["growth_start"])
+        words.append("starting with %d" % policy["growth_start"])
     if policy["waves"]:
         words.append("in waves of %s" % limits.listed((str(size) for size in policy["waves"]), 8))
     if policy["canary_soak_s"]:
@@ -76,7 +81,7 @@ def _limits(policy):
 
 
 def span(seconds: float) -> str:
-    """Return the seconds as people read them."""
+    """Return a duration in readable form."""
     if seconds < 60:
         return "%d s" % seconds
     if seconds < 3600:
@@ -85,19 +90,19 @@ def span(seconds: float) -> str:
 
 
 def _change(node):
-    """Return what is changed on a node, in words."""
+    """Return the change of a node in words."""
     words = ["driver %s -> %s" % (node["from"] or "unknown", node["to"])] if node.get("install", True) else []
     return " and ".join(words + (["MIG layout %s" % node["layout"]["name"]] if node.get("layout") else []))
 
 
 def describe(plan: Plan, rollout_id: str, node_s: float = 0) -> t.List[str]:
-    """Return the plan in lines for people."""
+    """Return the plan as lines to print."""
     policy = plan.policy
     lines = ["Rollout %s: %d of %d nodes to %s, %s (plan %s)" % (
         rollout_id, len(plan.order), len(plan.nodes), plan.target, _limits(policy), plan.sha256[:12])]
     if node_s and plan.order:
         bound, expected = estimate(plan, node_s)
-        lines.append("  about %s at %s a node; the slots alone cost %s" % (span(expected), span(node_s), span(bound)))
+        lines.append("  about %s at %s a node, and at least %s" % (span(expected), span(node_s), span(bound)))
     lines += ["  " + note for note in plan.notes]
     for number, name in enumerate(plan.order, start=1):
         node = plan.nodes[name]
@@ -109,16 +114,17 @@ def describe(plan: Plan, rollout_id: str, node_s: float = 0) -> t.List[str]:
                 " (%s)" % ", ".join(node["domains"].values()) if node["domains"] else "",
                 _change(node),
                 ", kernel %s" % node["to_kernel"] if node.get("to_kernel") else "",
-                ", was in flight when its controller died" if node.get("suspect") and not node.get("again") else "",
+                ", was in flight when its controller died" if node.get(keys.ORPHANED) and not node.get("again") else "",
                 ", canary" if node.get("canary") else "",
                 ", " + node["load"] if node.get("load") else "",
                 ", wave %d" % limits.wave_of(policy["waves"], number - 1)[0] if policy["waves"] else "",
-                ", tried again after: %s" % node["again"] if node.get("again") else "",
+                ", retried after: %s" % node["again"] if node.get("again") else "",
             )
         )
     going = set(plan.order)
     for name, node in plan.nodes.items():
         if name not in going:
-            lines.append("  left out: %s, %s%s%s" % (name, node["state"], ", " + node["reason"] if node["reason"] else "",
-                                                     " (rollout_control with rollout_verb=retry takes it back)" if node.get("order") else ""))
+            lines.append("  left out: %s, %s%s%s" % (
+                name, node["state"], ", " + node["reason"] if node["reason"] else "",
+                " (to include it, rollout_control with rollout_verb=retry)" if node.get("order") else ""))
     return lines

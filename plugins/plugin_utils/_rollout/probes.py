@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The state of each node before a rollout, from the results of the tasks that looked at it. Pure."""
+"""The state of each node before a rollout, from the results of the tasks that read it. Pure."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class Probe:
     quarantined: str = ""  # the reason in its quarantine marker
     error: str = ""
     domains: t.Dict[str, str] = dataclasses.field(default_factory=dict)
-    stratum: str = ""  # what one canary can speak for: GPU model, kernel
-    at_work: t.Optional[bool] = None  # whether something computes on it now
-    kernel: t.Optional[str] = None  # the one that runs
-    next_kernel: t.Optional[str] = None  # the one that boots next
-    kernels: t.Optional[t.Tuple[str, ...]] = None  # those that can boot; None where that is not known
-    verdict: str = ""  # of the look at its GPUs, where it has the wanted version already
-    complaint: str = ""  # why that is not pass
-    unproven_in: str = ""  # another rollout that changed it last, and has not proven it
-    identity: t.Dict[str, t.Any] = dataclasses.field(default_factory=dict)  # which machine it is, as driver_audit tells
-    lacks: str = ""  # GPUs that other nodes of its model have
-    layout: t.Optional[bool] = None  # whether it has the wanted MIG layout; None where that was not asked, or is not known
+    stratum: str = ""  # GPU model and kernel: nodes for which one canary is representative
+    at_work: t.Optional[bool] = None  # True if processes compute on its GPUs now
+    kernel: t.Optional[str] = None  # the running kernel
+    next_kernel: t.Optional[str] = None  # the kernel of the next boot
+    kernels: t.Optional[t.Tuple[str, ...]] = None  # kernels that can boot; None if unknown
+    verdict: str = ""  # of gpu_health, if it has the wanted version already
+    complaint: str = ""  # why the verdict is not pass
+    unproven_in: str = ""  # another rollout that changed it last and has not proven it
+    identity: t.Dict[str, t.Any] = dataclasses.field(default_factory=dict)  # of the machine, from driver_audit
+    lacks: str = ""  # missing GPUs, compared with other nodes of its model
+    layout: t.Optional[bool] = None  # True if it has the wanted MIG layout; None if not read, or unknown
 
 
 def beside(result: t.Optional[t.Mapping[str, t.Any]], peers: t.Mapping[str, t.Any]) -> t.Optional[t.Mapping[str, t.Any]]:
@@ -44,7 +44,7 @@ def beside(result: t.Optional[t.Mapping[str, t.Any]], peers: t.Mapping[str, t.An
 
 
 def judged(result: t.Optional[t.Mapping[str, t.Any]]) -> t.Tuple[str, str]:
-    """Return (verdict, complaint) of a gpu_health result; nothing of one that was not asked for."""
+    """Return (verdict, complaint) of a gpu_health result; empty for a node that was not checked."""
     result = result or {}
     if result.get("skipped") or not result:
         return "", ""
@@ -56,19 +56,20 @@ def judged(result: t.Optional[t.Mapping[str, t.Any]]) -> t.Tuple[str, str]:
     return verdict, " ".join(filter(None, bad[:3])) or str(result.get("msg") or "its health could not be read").split("\n", 1)[0]
 
 
-# Of a GPU of which gpu_mig says so, in check mode, nothing else could be wanted.
+# The status in gpu_mig's result, in check mode, of a GPU that has the wanted layout.
 THERE = "same"
-# What gpu_mig refuses because of the layout itself; what else stands in its way may be gone when the node is drained. The last one is of the
-# playbooks: Slurm cannot be given the layout, so that the node could not be resumed, or another unit makes a layout of its own at each boot.
+# Failure codes of gpu_mig for a layout that the GPUs can never have; other failures may be gone after the drain. The
+# last one is of the playbooks: Slurm cannot be given the layout, so the node could not be resumed, or another unit makes a
+# layout of its own at each boot.
 UNFIT = ("uncovered", "not_supported", "unknown_profile", "does_not_fit", "refused_by_playbook")
-# What a drain, or the reset that a layout asks for, does away with.
+# Failure codes that a drain, or the reset for a layout, ends.
 PASSING = ("in_use",)
 
 
 def layout_looked_at(result: t.Optional[t.Mapping[str, t.Any]]) -> t.Tuple[t.Optional[bool], str, str]:
-    """Return (whether the layout is there, why the node cannot be examined, why the layout cannot be its) of gpu_mig in check mode.
+    """Return (layout present, why the node cannot be read, why the layout is impossible) of gpu_mig in check mode.
 
-    An empty result is one of a node that was not asked, of which nothing is known.
+    An empty result is that of a node that was not read, so everything is unknown.
     """
     result = result or {}
     if not result or result.get("skipped") or result.get("unreachable"):
@@ -83,7 +84,7 @@ def layout_looked_at(result: t.Optional[t.Mapping[str, t.Any]]) -> t.Tuple[t.Opt
 
 
 def gpus(audits: t.Mapping[str, t.Any]) -> t.Dict[str, t.Dict[str, int]]:
-    """Return {node: {PCI device: number of GPUs}} of the nodes that answered, as driver_audit saw them on the bus."""
+    """Return {node: {PCI device: number of GPUs}} of the nodes that answered, as driver_audit found them on the bus."""
     found = {}
     for name, audit in audits.items():
         devices = ((audit or {}).get("audit") or {}).get("pci") or []
@@ -93,9 +94,9 @@ def gpus(audits: t.Mapping[str, t.Any]) -> t.Dict[str, t.Dict[str, int]]:
 
 def probe(name: str, audit: t.Any, marker: t.Any, places: t.Dict[str, str], health: t.Any = None, unproven_in: str = "", lacks: str = "",
           look: t.Any = None) -> Probe:
-    """Return what is known of a node from driver_audit, node_claim (or a stat of the quarantine marker) and, where it has the version, gpu_health.
+    """Return the state of a node from driver_audit, node_claim and, if it has the wanted version, gpu_health.
 
-    LOOK: gpu_mig in check mode with the wanted layout, where one is wanted.
+    MARKER may be a stat of the quarantine marker instead. LOOK: gpu_mig in check mode, if a layout is wanted.
     """
     audit, marker = audit or {}, marker or {}
     verdict, complaint = judged(health)
@@ -109,11 +110,11 @@ def probe(name: str, audit: t.Any, marker: t.Any, places: t.Dict[str, str], heal
     if audit.get("failed") or "audit" not in audit:
         error = str(audit.get("msg") or "driver_audit gave no answer")
     elif mark is None:
-        error = str(marker.get("msg") or "its quarantine marker could not be looked for")
+        error = str(marker.get("msg") or "its quarantine marker could not be read")
     elif marker.get("problem"):
-        error = "%s. Remove the file if no rollout is at work on the node" % marker["problem"]
+        error = "%s. Remove the file if no rollout has the node in flight" % marker["problem"]
     elif marker.get("no_room"):
-        error = "the node's own notes of the rollout could not be kept: %s. Make room, or set gpu_node_upgrade_state_dir" % marker["no_room"]
+        error = "its state directory has no room: %s. Free space, or set gpu_node_upgrade_state_dir" % marker["no_room"]
     elif unread:
         error = unread
     quarantined = "%s lies on the node" % mark.get("path", "a marker") if (mark or {}).get("exists") else ""
@@ -122,7 +123,7 @@ def probe(name: str, audit: t.Any, marker: t.Any, places: t.Dict[str, str], heal
     stratum = "%s on %s" % (", ".join(devices) or "no GPU", kernel.get("running") or "unknown kernel")
     version, package = versions.get("loaded") or versions.get("library"), versions.get("package")
     if package and upstream(package) != version:
-        package = None  # another driver is on disk than the one that runs
+        package = None  # the driver on disk is not the loaded one
     users = found.get("compute_users")
     return Probe(name, version=version, package=package, quarantined=quarantined, error=error, domains=places, stratum=stratum,
                  at_work=None if users is None else users > 0, kernel=kernel.get("running"), next_kernel=kernel.get("next_boot"),

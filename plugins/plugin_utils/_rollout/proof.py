@@ -1,10 +1,11 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What has to be known of a node before the ledger takes its end for one. Pure.
+"""The proof that the ledger requires before it records the final state of a node. Pure.
 
-A driver version alone finishes nothing: a node that was changed is done, or put back, by a verdict of the health gate that passed after the
-last change. Whoever says how a node ended gives that verdict along, and what the ledger knows of its steps goes before what a task says.
+A driver version is not a proof. A node that was changed is done, or rolled back, only with a passed verdict of the
+health gate from after its last change. The task that reports the final state sends this verdict. The steps in the
+ledger take precedence over what the task reports.
 """
 
 from __future__ import annotations
@@ -18,33 +19,34 @@ PHASES = ("post", "soak")
 
 
 def require_version(node, version):
-    """Refuse to work on the node for another version than the plan's. VERSION: what the role was told; empty when it does not say."""
+    """Refuse another version than the plan's. VERSION: the version that the role was given; empty if none."""
     if version and version != node.to_version:
         raise state.StateError(
-            "The plan takes %s to %s, and the role was told %s (gpu_node_upgrade_version): leave that variable out, on the command line (-e) too. "
-            "Nothing was changed by this step." % (node.name, node.to_version, version))
+            "gpu_node_upgrade_version of %s is %s; expected %s, the version of the plan. Leave that variable out, on "
+            "the command line (-e) too. Nothing was changed by this step." % (node.name, version, node.to_version))
 
 
 def require_end(node, ended, documents):
-    """Refuse that the node ENDED so (a state of the ledger) when its steps say otherwise, or when its proof is missing among DOCUMENTS."""
+    """Refuse a final state that contradicts the steps of the node, or whose proof is missing in DOCUMENTS."""
     far = state.reached([step.name for step in node.steps])
     if ended in ("skipped", "pending") and far or ended == "failed" and far not in ("", state.STOPPED):
         raise state.StateError(
-            "%s cannot end as %s, which says that nothing was changed on it: %s. Its end is done, rolled_back, quarantined or lost; the next run "
-            "of the rollout looks at the node." % (node.name, ended, _last_change(node)))
+            "%s cannot end as %s, which means that nothing was changed on it: %s. Expected done, rolled_back, "
+            "quarantined or lost. The next run of the rollout examines the "
+            "node." % (node.name, ended, _last_change(node)))
     if ended not in state.PROVEN:
         return
     wrong = missing(node, documents.get(DOCUMENT), node.to_version if ended == "done" else None)
     if wrong:
         raise state.StateError(
-            "%s cannot end as %s: %s. Expected the result of gpu_health after its last change, in the document %s, with verdict pass. The next run of "
-            "the rollout looks at the node." % (node.name, ended, wrong, DOCUMENT))
+            "%s cannot end as %s: %s. Expected the result of gpu_health after its last change, in the document %s, "
+            "with verdict pass. The next run of the rollout examines the node." % (node.name, ended, wrong, DOCUMENT))
 
 
 def missing(node, health, version=None):
-    """What HEALTH, a document of the schema gpufleet.health/1, lacks to prove the node after its last change; empty when it does.
+    """Return why HEALTH, a document of the schema gpufleet.health/1, is no proof of the node; empty if it is one.
 
-    VERSION: the driver or package version that has to run; any, when None.
+    VERSION: the driver or package version that has to run (None: any).
     """
     if not isinstance(health, dict) or not health:
         return "there is no verdict on it"
@@ -58,15 +60,15 @@ def missing(node, health, version=None):
     if not expected or version and expected != upstream(version):
         return "the verdict is on driver %s" % (expected or "unknown")
     changed = _changed_at(node)
-    if changed and (health.get("time") or "")[:19] < changed[:19]:  # to the second, which is what a verdict tells
+    if changed and (health.get("time") or "")[:19] < changed[:19]:  # to the second, as in a verdict
         return "the verdict is of %s, and %s" % (health.get("time") or "an unknown time", _last_change(node))
     return ""
 
 
 def unproven_elsewhere(mine, others):
-    """By node the other rollout that changed it last and left it unproven.
+    """Return for each node the other rollout that changed it last and left it unproven.
 
-    MINE: the nodes of this rollout as it was before, by name. OTHERS: (rollout id, node) of other rollouts.
+    MINE: the nodes of this rollout before this run, by name. OTHERS: (rollout id, node) of other rollouts.
     """
     latest = {name: (last_change(node), "", node) for name, node in mine.items() if last_change(node)}
     for rollout_id, node in others:
@@ -77,12 +79,12 @@ def unproven_elsewhere(mine, others):
 
 
 def last_change(node):
-    """When the last step that changes a node was begun on it; empty when none was."""
+    """Return when the last step that changes the node began; empty if none did."""
     return max((step.started for step in node.steps if step.name in state.CHANGING), default="")
 
 
 def _changed_at(node):
-    """Since when nothing was changed on the node in this attempt, whose times are all of one controller; an earlier one's clock may differ."""
+    """Return the time of the last change in this attempt. Earlier attempts may have times of another clock."""
     if not node.began:
         return ""
     return max([step.started for step in node.steps if step.name in state.CHANGING and step.started >= node.began] + [node.began])
@@ -90,4 +92,6 @@ def _changed_at(node):
 
 def _last_change(node):
     steps = [step for step in node.steps if step.name in state.CHANGING]
-    return "step %s was begun at %s" % (steps[-1].name, steps[-1].started) if steps else "it was given leave at %s" % node.began
+    return (
+        "step %s began at %s" % (steps[-1].name, steps[-1].started) if steps else "it got its ticket at %s" % node.began
+    )

@@ -1,12 +1,12 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Maintenance windows: when a node may start, so that it also ends inside. Pure.
+"""Maintenance windows: a node starts only if it is expected to end in the same window. Pure.
 
-A window is C({days: [sat, sun], from: "22:00", to: "04:00", timezone: Europe/Berlin}): it opens on each of these days, and one that
-ends before it begins ends on the next day. C(date) in place of C(days) makes it a single one. Times are those that a clock on the wall
-shows there, also when clocks change: a time that is left out opens and closes nothing, and one that comes twice counts twice, so that such a
-window may have a break. A node never starts in a part that it could not end in.
+A window is C({days: [sat, sun], from: "22:00", to: "04:00", timezone: Europe/Berlin}). It opens on each of these days;
+if C(to) is earlier than C(from), it ends on the next day. C(date) instead of C(days) makes it a single window. Times
+are local times, also when clocks change: a local time that is skipped opens and closes nothing, and one that comes
+twice counts twice, so that such a window may have a break. A node never starts in a part in which it could not end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DAY = datetime.timedelta(days=1)
 
 
 class WindowError(Exception):
-    """A window cannot be understood; the message names it and what is expected."""
+    """A window is not valid; the message names it and what is expected."""
 
 
 class Opening(t.NamedTuple):
@@ -33,13 +33,15 @@ class Opening(t.NamedTuple):
 
 
 def check(windows):
-    """Refuse windows that say nothing or that nobody can follow."""
+    """Refuse windows that are not valid."""
     if not isinstance(windows, list):
         raise WindowError("rollout_windows is %r; expected a list of windows." % (windows,))
     for number, window in enumerate(windows):
         where = "rollout_windows[%d]" % number
         if not isinstance(window, dict) or set(window) - set(KEYS) or not {"from", "to"} <= set(window):
-            raise WindowError("%s is %r; expected from and to such as '22:00', and if need be days or date, and timezone." % (where, window))
+            raise WindowError(
+                "%s is %r; expected from and to such as '22:00', and optionally days or date, and "
+                "timezone." % (where, window))
         if "date" in window:
             if "days" in window:
                 raise WindowError("%s has days and a date; expected one of them." % where)
@@ -56,7 +58,7 @@ def check(windows):
 
 
 def require_room(windows, now, needed_s):
-    """Refuse windows in which no node could ever start: all of them are over, or too short for one node."""
+    """Refuse windows in which no node could ever start: all are over, or too short for one node."""
     check(windows)
     if not windows:
         return
@@ -64,8 +66,11 @@ def require_room(windows, now, needed_s):
     if not openings:
         raise WindowError("rollout_windows are over: the last one closed before %s. Give later ones." % now.strftime("%Y-%m-%d %H:%M UTC"))
     if not any(state_at(windows, max(start, now), needed_s).open for start, dummy in openings):
-        raise WindowError("No opening of rollout_windows is long enough for one node, which takes %d min (rollout_node_s: %d); the next is from %s to %s." % (
-            -(-needed_s // 60), needed_s, openings[0][0].strftime("%Y-%m-%d %H:%M"), openings[0][1].strftime("%Y-%m-%d %H:%M UTC")))
+        raise WindowError(
+            "No window of rollout_windows is long enough for one node, which takes %d min (rollout_node_s: %d); the "
+            "next is from %s to %s." % (
+                -(-needed_s // 60), needed_s, openings[0][0].strftime("%Y-%m-%d %H:%M"),
+                openings[0][1].strftime("%Y-%m-%d %H:%M UTC")))
 
 
 def _date(text, where):
@@ -87,7 +92,8 @@ def _clock(text, where):
 
 def _zone(window, where="window"):
     name = window.get("timezone", "UTC")
-    wrong = "which is no text" if not isinstance(name, str) else "a path" if name.startswith(("/", ".")) or "/../" in name else ""
+    wrong = "which is not a string" if not isinstance(name, str) else (
+        "a path" if name.startswith(("/", ".")) or "/../" in name else "")
     if isinstance(name, str) and not name.strip():
         raise WindowError("%s.timezone is empty; expected a name such as Europe/Berlin, or none for UTC." % where)
     if not wrong:
@@ -95,12 +101,12 @@ def _zone(window, where="window"):
             return zoneinfo.ZoneInfo(name)
         except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
             inside = any(known.startswith(name.rstrip("/") + "/") for known in zoneinfo.available_timezones())
-            wrong = "a directory of time zones and none itself" if inside else "which this controller does not know"
+            wrong = "a directory of time zones" if inside else "which this controller does not know"
     raise WindowError("%s.timezone is %r, %s; expected a name such as Europe/Berlin." % (where, name, wrong))
 
 
 def spans(window, now):
-    """(start, end) of the window's openings from yesterday to a week ahead, or of the only one, in UTC."""
+    """Yield (start, end) in UTC of the window's openings from yesterday to a week ahead, or of the single one."""
     zone = _zone(window)
     opens, closes = _clock(window["from"], "from"), _clock(window["to"], "to")
     today = now.astimezone(zone).date()
@@ -113,7 +119,7 @@ def spans(window, now):
 
 
 def _shown(zone, start, end):
-    """(start, end) in UTC of the times at which a clock of the zone shows something from START on and before END, both without a zone."""
+    """Yield (start, end) in UTC of the times at which local time is between START and END, both without a zone."""
     for begin, until, offset in _offsets(zone, start.replace(tzinfo=datetime.timezone.utc) - DAY, end.replace(tzinfo=datetime.timezone.utc) + DAY):
         first = max(begin, start.replace(tzinfo=datetime.timezone.utc) - offset)
         last = min(until, end.replace(tzinfo=datetime.timezone.utc) - offset)
@@ -122,7 +128,7 @@ def _shown(zone, start, end):
 
 
 def _offsets(zone, start, end):
-    """(start, end, offset to UTC) of the parts of a time, a few days long, in which the clocks of the zone do not change."""
+    """Return (start, end, offset to UTC) of the parts of a few days between which the zone's clocks change."""
     if (start.astimezone(zone).utcoffset() == end.astimezone(zone).utcoffset()) or end - start <= datetime.timedelta(seconds=1):
         return [(start, end, start.astimezone(zone).utcoffset())]
     middle = start + datetime.timedelta(seconds=(end - start).total_seconds() // 2)
@@ -133,7 +139,7 @@ def _offsets(zone, start, end):
 
 
 def united(openings):
-    """Openings without overlaps: those that touch are one."""
+    """Return openings without overlaps: those that touch become one."""
     found: t.List[t.Tuple[datetime.datetime, datetime.datetime]] = []
     for start, end in sorted(openings):
         if found and start <= found[-1][1]:
@@ -144,15 +150,17 @@ def united(openings):
 
 
 def state_at(windows, now, needed_s):
-    """Whether a node that needs so many seconds may start now."""
+    """Return whether a node that needs so many seconds may start now, as an Opening."""
     openings = united(span for window in windows for span in spans(window, now))
     inside = [(start, end) for start, end in openings if start <= now < end]
     needed = datetime.timedelta(seconds=needed_s)
     if any(now + needed <= end for start, end in inside):
         return Opening(True, "")
     later = [start for start, end in openings if start > now]
-    following = "it opens next at %s" % later[0].strftime("%Y-%m-%d %H:%M UTC") if later else "no other is known"
+    following = (
+        "the next one opens at %s" % later[0].strftime("%Y-%m-%d %H:%M UTC") if later else "there is no later one"
+    )
     if inside:
-        return Opening(False, "the maintenance window closes at %s, before a node that needs %d min could end; %s" % (
+        return Opening(False, "the maintenance window closes at %s, and a node needs %d min; %s" % (
             max(end for start, end in inside).strftime("%H:%M UTC"), -(-needed_s // 60), following))
     return Opening(False, "outside of the maintenance window; %s" % following)

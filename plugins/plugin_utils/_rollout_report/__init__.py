@@ -1,4 +1,4 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What people are told of a rollout: reports, pages, metrics and notices."""
+"""The reports of a rollout: documents, the HTML page, metrics and notices."""

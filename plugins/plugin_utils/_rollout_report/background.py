@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Processes that outlive the task that starts them.
 
-A process of its own, and no daemon library: what is started imports one module of this collection. Ansible finds the collection by an import hook that is
-set up by its command-line programs alone, so that the packages above that module are made here.
+Each is a separate process that imports one module of this collection, without a daemon library. Only Ansible's
+command-line programs set up the import hook for collections, so this module creates the packages above that module.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ importlib.import_module(asked["module"]).main(asked)
 
 
 def start(module, asked, keep=()):
-    """Start MODULE.main(ASKED) in a session of its own, and do not wait for it. What it needs goes through a pipe, not into its arguments.
+    """Start MODULE.main(ASKED) in a new session, and do not wait for it.
 
-    KEEP: file descriptors that it inherits.
+    ASKED is sent through a pipe, so that it is not visible in the arguments. KEEP: file descriptors that it inherits.
     """
     package = module.partition(".plugins.")[0]
     root = os.path.abspath(__file__)

@@ -1,11 +1,11 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A process that waits for the end of the playbook and sees to it that the report does not say C(running) for ever.
+"""Closes the report of a run whose playbook ended without doing so, so that it does not say C(running) for ever.
 
-A playbook that is interrupted or killed runs nothing any more, and neither does one all of whose hosts cannot be reached: with --limit there
-is no other host that could report. The process that watches it (watcher.py) writes the report of a run that was not closed. It changes no node's
-state: what is on a node that was left in flight is for the next run to find out.
+A playbook that is interrupted or killed cannot write its report. Neither can one whose hosts are all unreachable: with
+--limit there is no other host to run the task. The process that watches the playbook (watcher.py) writes the report
+then. It changes no state of a node: the next run examines the nodes that were left in flight.
 """
 
 from __future__ import annotations
@@ -17,34 +17,37 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import publish, report
 
 
-def close(book, run, controller, textfile_dir=""):
-    """Bring the report of a run up to date whose playbook has ended; what is to be said, nothing when the playbook closed it."""
+def close(ledger, run, controller, textfile_dir=""):
+    """Update the report of a run whose playbook has ended; return lines to print, none if the playbook closed it."""
 
     def left(transaction):
         record = transaction.owner
         mine = record is not None and record["run"] == run and owner.same(record["owner"], controller) and transaction.view.run == run
         if not mine or record.get("ended"):
             return False
-        if transaction.view.finished is not None:  # its last node ended it, and then nothing could be run any more
+        if transaction.view.finished is not None:  # its last node ended it, and the playbook ended after that
             owner.release(transaction, controller)
         return True
 
     try:
-        if not book.store.exists() or not book.transact(left):
+        if not ledger.store.exists() or not ledger.transact(left):
             return []
-        doc = publish.refresh(book, True, textfile_dir=textfile_dir, ended=True)
+        doc = publish.refresh(ledger, True, textfile_dir=textfile_dir, ended=True)
     except store.StoreError:
-        return []  # the next run, or gpufleet.lifecycle.report, says it
+        return []  # the next run, or gpufleet.lifecycle.report, reports it
     if doc is None:
         return []
-    words = "Rollout %s has not come to its end: its playbook was interrupted, or none of its nodes could be reached any more." % book.rollout_id
-    lines = report.summary(doc, book.path(publish.NAMES["html"]))
+    words = (
+        "Rollout %s has not finished: its playbook was interrupted, or none of its nodes could be reached any more."
+        % ledger.rollout_id
+    )
+    lines = report.summary(doc, ledger.path(publish.NAMES["html"]))
     return lines if doc["finished"] else [words] + lines + [
-        "To go on, run the same command again: it goes on with rollout %s." % book.rollout_id]
+        "To continue, run the same command again: it continues rollout %s." % ledger.rollout_id]
 
 
 def output_of(pid):
-    """Where a process writes to, opened anew; None where that cannot be, as with a socket."""
+    """Open the standard output of a process again; None if that is not possible, as with a socket."""
     try:
         return os.open("/proc/%d/fd/1" % pid, os.O_WRONLY | os.O_APPEND | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -52,6 +55,6 @@ def output_of(pid):
 
 
 def speak(handle, lines):
-    """Say LINES where the playbook's output went, if anybody still reads it."""
+    """Write LINES to the playbook's output, if it is still open."""
     with contextlib.suppress(OSError):
         os.write(handle, ("\n" + "\n".join(lines) + "\n").encode("utf-8", "backslashreplace"))

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The numbers of a rollout for Prometheus, in its text format. Pure."""
+"""The metrics of a rollout in the text format of Prometheus. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ VERDICTS = ("complete", "failed", "incomplete", "running")
 
 
 def escape(value):
-    """A label's value."""
+    """Return the value of a label, escaped."""
     return text.clean(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
@@ -23,7 +23,7 @@ def _line(name, labels, value):
 
 
 def families(doc):
-    """(name, help, [(labels, value)]) of everything that is known; what is not known has no sample."""
+    """Return (name, help, [(labels, value)]) of all metrics. Unknown values have no sample."""
     mine = ("rollout", doc["rollout_id"])
     budgets, now = doc["budgets"], doc["estimate"]
 
@@ -31,30 +31,61 @@ def families(doc):
         return [((mine,), value)] if value is not None else []
 
     return (
-        ("info", "What the rollout is: its target version and the digest of its plan.",
-         [((mine, ("target", doc["target"]), ("plan", doc["sha256"][:12])), 1)]),
-        ("verdict", "1 for the verdict that the rollout has now.", [((mine, ("verdict", word)), int(doc["verdict"] == word)) for word in VERDICTS]),
-        ("nodes", "Nodes of the plan by state.", [((mine, ("state", name)), doc["counts"].get(name, 0)) for name in state.STATES]),
-        ("down_nodes", "Down slots in use: nodes that serve no work, are gone, or are broken elsewhere.", one(budgets["down"]["used"])),
-        ("down_budget", "Down slots there are.", one(budgets["down"]["limit"])),
-        ("down_window", "Down slots that growth allows for now.", one(budgets["down"]["window"])),
+        (
+            "info",
+            "The target version of the rollout and the digest of its plan.",
+            [((mine, ("target", doc["target"]), ("plan", doc["sha256"][:12])), 1)],
+        ),
+        (
+            "verdict",
+            "1 for the current verdict of the rollout.",
+            [((mine, ("verdict", word)), int(doc["verdict"] == word)) for word in VERDICTS],
+        ),
+        (
+            "nodes",
+            "Nodes of the plan by state.",
+            [((mine, ("state", name)), doc["counts"].get(name, 0)) for name in state.STATES],
+        ),
+        (
+            "down_nodes",
+            "Down slots in use: nodes that serve no work, are lost, or are broken elsewhere.",
+            one(budgets["down"]["used"]),
+        ),
+        ("down_budget", "Down slots of the policy.", one(budgets["down"]["limit"])),
+        ("down_window", "Down slots that growth allows now.", one(budgets["down"]["window"])),
         ("draining_nodes", "Nodes that drain.", one(budgets["draining"]["used"])),
         ("draining_budget", "Nodes that may drain at a time.", one(budgets["draining"]["limit"])),
-        ("failures", "Failures as the failure budget counts them; a lost node counts twice.", one(budgets["failures"]["used"])),
+        (
+            "failures",
+            "Failures in the failure budget, where a lost node counts twice.",
+            one(budgets["failures"]["used"]),
+        ),
         ("failure_budget", "Failures at which no further node starts.", one(budgets["failures"]["limit"])),
         ("paused", "1 while an operator has paused the rollout.", one(int(bool(doc["paused"])))),
-        ("stopped", "1 when an operator has stopped the rollout, or a budget is spent.", one(int(bool(doc["stopped"] or doc["spent"])))),
-        ("held", "1 while a query keeps nodes from starting.", one(int(bool(doc["held"])))),
-        ("remaining_seconds", "Expected time until the last node is over.", one(float(now["expected_s"]) if now else None)),
-        ("started_timestamp_seconds", "When the rollout was planned last.", one(timeline.seconds(doc["started"]))),
-        ("finished_timestamp_seconds", "When it was over.", one(timeline.seconds(doc["finished"]))),
-        ("last_event_timestamp_seconds", "When its ledger was last written to.", one(timeline.seconds(doc["last_event"]))),
-        ("report_timestamp_seconds", "When this file was written.", one(timeline.seconds(doc["time"]))),
+        (
+            "stopped",
+            "1 when an operator has stopped the rollout, or a budget is spent.",
+            one(int(bool(doc["stopped"] or doc["spent"]))),
+        ),
+        ("held", "1 while a hold query keeps nodes from starting.", one(int(bool(doc["held"])))),
+        (
+            "remaining_seconds",
+            "Expected time until the last node has ended.",
+            one(float(now["expected_s"]) if now else None),
+        ),
+        ("started_timestamp_seconds", "Time of the last plan of the rollout.", one(timeline.seconds(doc["started"]))),
+        ("finished_timestamp_seconds", "Time at which the rollout ended.", one(timeline.seconds(doc["finished"]))),
+        (
+            "last_event_timestamp_seconds",
+            "Time of the last event in its ledger.",
+            one(timeline.seconds(doc["last_event"])),
+        ),
+        ("report_timestamp_seconds", "Time at which this file was written.", one(timeline.seconds(doc["time"]))),
     )
 
 
 def render(doc):
-    """The file, its verdict first, as a comment."""
+    """Return the file. It begins with the verdict in a comment."""
     lines = ["# rollout %s: %s" % (text.line(doc["rollout_id"]), text.line(doc["verdict"]))]
     lines += ["# %s" % text.line(reason, 300) for reason in doc["reasons"][:5]]
     for name, meaning, samples in families(doc):

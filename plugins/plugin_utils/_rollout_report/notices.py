@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What people want to be told of a rollout, out of its events. Pure."""
+"""The notices that a webhook gets, from the events of a rollout. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 
 SCHEMA = "gpufleet.event/1"
-# Kinds of events of the ledger of which anything may have to be told.
+# Kinds of ledger events that may result in a notice.
 NOTABLE = ("plan", "end", "control", "hold", "state")
 VERBS = {"pause": "paused", "resume": "resumed", "stop": "stopped", "skip": "left out", "retry": "to be tried again", "set_budget": "limits changed",
          "break_lock": "lock broken"}
@@ -33,14 +33,14 @@ class Notice:
 
 
 def notable(event, canaries):
-    """Whether anything may have to be told of an event, without knowing the others."""
+    """Return True if an event may result in a notice, without knowledge of the other events."""
     if event["event"] != "state":
         return event["event"] in NOTABLE
     return event["state"] in state.FAILED or event.get("node") in canaries
 
 
 def notices(events):
-    """Every Notice of (number, event), first to last."""
+    """Return the notices for a list of (number, event), first to last."""
     view, found, spent, told = state.Rollout(), [], "", False
     for number, event in events:
         if view.run is None and event["event"] != "plan":
@@ -81,7 +81,7 @@ def _of(view, event):
         return ["operator"], ["Rollout %s: %s%s by %s: %s." % (view.rollout_id, event["node"] + " " if event.get("node") else "", VERBS.get(
             event["verb"], event["verb"]), event["user"], event["reason"].rstrip("."))]
     if kind == "hold":
-        held = "is held: %s" % event["reason"] if event["names"] else "is not held any more."
+        held = "is held: %s" % event["reason"] if event["names"] else "is no longer held."
         return ["held"], ["Rollout %s %s" % (view.rollout_id, held)]
     if event["state"] in state.FAILED:
         node = view.nodes.get(event["node"])
@@ -93,18 +93,22 @@ def _canaries(view):
     bad = [node for node in view.nodes.canaries() if node.state in state.FAILED]
     if bad:
         return "Canary %s failed: %s" % (bad[0].name, bad[0].reason or bad[0].state)
-    return "The canaries are over: %s." % limits.listed("%s %s" % (node.name, node.state) for node in view.nodes.canaries())
+    return "The canaries have ended: %s." % limits.listed(
+        "%s %s" % (node.name, node.state) for node in view.nodes.canaries()
+    )
 
 
 def wanted(found, kinds):
-    """Those of which one of the KINDS is to be told."""
+    """Return the notices of the wanted KINDS."""
     return [notice for notice in found if set(notice.kinds) & set(kinds)]
 
 
 def payload(notice, kind, repeat):
-    """The body to post. REPEAT: an earlier try may have arrived."""
+    """Return the body to post. REPEAT: an earlier attempt may have arrived."""
     if kind == "slack":
-        words = "\n".join(notice.lines) + ("\n(told again: whether the first try arrived is not known)" if repeat else "")
+        words = "\n".join(notice.lines) + (
+            "\n(sent again: it is not known whether the first attempt arrived)" if repeat else ""
+        )
         return json.dumps({"text": words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")}).encode()
     return json.dumps({
         "schema": SCHEMA, "id": "%s/%d" % (notice.rollout_id, notice.number), "rollout_id": notice.rollout_id, "target": notice.target, "time": notice.time,

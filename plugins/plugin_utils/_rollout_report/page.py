@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The HTML page of a rollout: what an operator needs first, then the drawings. Pure."""
+"""The HTML report of a rollout: first what an operator needs, then the charts. Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import html, text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import order
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import report, timeline
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report.axis import Axis
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report.time_scale import TimeScale
 
 WIDTH, LEFT, RIGHT = 1130.0, 210.0, 1000.0
 ROW, HEAD, CHART = 18.0, 24.0, 58.0
-# More failure domains than these are not drawn; more cards than these are closed, and more than those are left to the list.
+# Limits: failure domains in the chart, cards that are open, cards at all, names in a list, nodes in flight in the
+# chart.
 DOMAINS, OPEN_CARDS, CARDS, NAMES, FLYING = 150, 6, 200, 500, 60
 SIGN = {"done": "✓", "skipped": "–", "failed": "✕", "rolled_back": "↩", "quarantined": "⊘", "lost": "?", "pending": "·",
         "draining": "▸", "down": "▸", "validating": "▸", "soaking": "▸"}
@@ -25,7 +26,7 @@ PHASES = {"drain": "drain", "down": "down", "validate": "validate", "soak": "soa
 QUIET = ("done", "skipped", "pending")
 
 
-def words(name):
+def label(name):
     return name.replace("_", " ")
 
 
@@ -34,30 +35,58 @@ def html_text(doc, story):
 
 
 def view(doc, story):
-    """What the page shows; words and numbers only."""
+    """Return the values for the template."""
     bad = report.troubled(doc)
     counts = doc["counts"]
     flying = sum(counts.get(name, 0) for name in state.IN_FLIGHT)
     end = timeline.seconds(doc["time"]) or story.last
-    axis = Axis(_busy(story, end), LEFT, RIGHT) if story.points else None
+    scale = TimeScale(_busy(story, end), LEFT, RIGHT) if story.points else None
     large = len(doc["nodes"]) > report.LISTED
     return {
-        "title": "Rollout %s: %s" % (doc["rollout_id"], doc["verdict"]), "kind": "Driver rollout %s to %s" % (doc["rollout_id"], doc["target"]),
-        "verdict": doc["verdict"], "tone": tone(doc), "headline": headline(doc, bad), "made": moment(doc["time"]), "simulated": False,
-        "reasons": doc["reasons"], "next_steps": doc["next_steps"], "over": report.when_over(doc), "running": doc["verdict"] == "running",
+        "title": "Rollout %s: %s" % (doc["rollout_id"], doc["verdict"]),
+        "kind": "Driver rollout %s to %s" % (doc["rollout_id"], doc["target"]),
+        "verdict": doc["verdict"],
+        "tone": tone(doc),
+        "headline": headline(doc, bad),
+        "made": moment(doc["time"]),
+        "simulated": False,
+        "reasons": doc["reasons"],
+        "next_steps": doc["next_steps"],
+        "over": report.when_over(doc),
+        "running": doc["verdict"] == "running",
         "tiles": [
-            ("attention", "fail", len(bad), "need%s attention" % ("s" if len(bad) == 1 else "")), ("timeline", "unknown", flying, "in flight"),
+            ("attention", "fail", len(bad), "need%s attention" % ("s" if len(bad) == 1 else "")),
+            ("timeline", "unknown", flying, "in flight"),
             ("nodes", "all", counts.get("pending", 0), "did not go" + (" yet" if doc["verdict"] == "running" else "")),
-            ("nodes", "pass", counts.get("done", 0), "done"), ("nodes", "all", sum(counts.values()), "in all")],
-        "cards": [_card(name, node, len(bad) <= OPEN_CARDS) for name, node in bad[:CARDS]], "more_cards": max(0, len(bad) - CARDS),
-        "budgets": _budgets(doc, story, axis, end) if axis else [], "axis": _axis(axis) if axis else None,
-        "timeline": _timeline(doc, story, axis, end, large) if axis else None,
-        "phases": [{"key": key, "label": label} for key, label in PHASES.items() if any(span.phase == key for spans in story.spans.values() for span in spans)],
-        "said": [{"time": moment(word["time"], 19), "who": word["who"], "what": " ".join([words(word["what"]), word.get("node") or ""]).strip(),
-                  "reason": "%s%s" % (word["reason"], " (%s)" % text.shown(word["limits"]) if word.get("limits") else "")}
-                 for word in story.words[-report.LISTED:]],
-        "rows": [_row(name, node) for name, node in doc["nodes"].items() if not (large and node["state"] in QUIET)][:report.LISTED],
-        "folded": _folded(doc) if large else [], "how": how(doc), "geometry": {"width": WIDTH, "left": LEFT, "right": RIGHT},
+            ("nodes", "pass", counts.get("done", 0), "done"),
+            ("nodes", "all", sum(counts.values()), "in all"),
+        ],
+        "cards": [_card(name, node, len(bad) <= OPEN_CARDS) for name, node in bad[:CARDS]],
+        "more_cards": max(0, len(bad) - CARDS),
+        "budgets": _budgets(doc, story, scale, end) if scale else [],
+        "scale": _scale(scale) if scale else None,
+        "timeline": _timeline(doc, story, scale, end, large) if scale else None,
+        "phases": [
+            {"key": key, "label": label}
+            for key, label in PHASES.items()
+            if any(span.phase == key for spans in story.spans.values() for span in spans)
+        ],
+        "said": [
+            {
+                "time": moment(entry["time"], 19),
+                "who": entry["who"],
+                "what": " ".join([label(entry["what"]), entry.get("node") or ""]).strip(),
+                "reason": "%s%s"
+                % (entry["reason"], " (%s)" % text.shown(entry["limits"]) if entry.get("limits") else ""),
+            }
+            for entry in story.journal[-report.LISTED :]
+        ],
+        "rows": [_row(name, node) for name, node in doc["nodes"].items() if not (large and node["state"] in QUIET)][
+            : report.LISTED
+        ],
+        "folded": _folded(doc) if large else [],
+        "how": settings(doc),
+        "geometry": {"width": WIDTH, "left": LEFT, "right": RIGHT},
     }
 
 
@@ -70,7 +99,7 @@ def tone(doc):
 
 
 def moment(time, length=16):
-    """2026-01-31 12:00 out of 2026-01-31T12:00:00.000Z."""
+    """Return 2026-01-31 12:00 for 2026-01-31T12:00:00.000Z."""
     return (time or "")[:length].replace("T", " ")
 
 
@@ -78,14 +107,14 @@ def headline(doc, bad):
     counts, total = doc["counts"], sum(doc["counts"].values())
     if doc["verdict"] == "complete":
         return "%s done or had nothing to do" % ("The node is" if total == 1 else "All %d nodes are" % total)
-    parts = ["%d %s" % (counts[name], words(name)) for name in report.WORST if counts.get(name)]
+    parts = ["%d %s" % (counts[name], label(name)) for name in report.WORST if counts.get(name)]
     parts += ["%d in flight" % flying for flying in [sum(counts.get(name, 0) for name in state.IN_FLIGHT)] if flying]
     parts += ["%d did not go%s" % (counts["pending"], " yet" if doc["verdict"] == "running" else "")] if counts.get("pending") else []
     over = counts.get("done", 0) + counts.get("skipped", 0)
     return "%s; %d of %s done" % (", ".join(parts), over, text.count(total, "node")) if parts else "%d of %s done" % (over, text.count(total, "node"))
 
 
-def how(doc):
+def settings(doc):
     policy = doc["policy"] or {}
     shown = (
         ("max_down", "down at a time"), ("max_draining", "draining at a time"), ("failure_budget", "failure budget"), ("failure_percent", "failed, percent"),
@@ -99,29 +128,68 @@ def how(doc):
 
 def _card(name, node, opened):
     return {
-        "name": name, "state": words(node["state"]), "tone": TONE[node["state"]], "sign": SIGN[node["state"]], "open": opened,
-        "where": ", ".join("%s %s" % item for item in sorted(node["domains"].items())), "step": report.failed_step(node), "canary": node["canary"],
-        "reason": report.said(node) or "No reason was recorded.", "serves": report.SERVES.get(node["state"], "unknown"),
-        "next": report.NEXT_STEP.get(node["state"], "Run the same playbook again: it looks at this node first."),
-        "change": "%s → %s" % (node["from"] or "unknown", report.wanted(node, "unknown")), "attempt": node["attempt"],
-        "steps": [{"name": step["name"], "started": moment(step["started"], 19), "took": report.duration(step["started"], step["finished"]) or "-",
-                   "status": step["status"], "bad": step["status"] == "failed"} for step in node["steps"]],
-        "evidence": [{"href": "file://" + urllib.parse.quote(path), "words": path.rpartition("/")[2], "path": path} for path in node["evidence"]],
-        "earlier": [{"attempt": one["attempt"], "ended": moment(one["ended"], 19) or "-", "state": words(one["state"]), "step": report.failed_step(one) or "-",
-                     "reason": one["reason"]} for one in node["earlier"]],
+        "name": name,
+        "state": label(node["state"]),
+        "tone": TONE[node["state"]],
+        "sign": SIGN[node["state"]],
+        "open": opened,
+        "where": ", ".join("%s %s" % item for item in sorted(node["domains"].items())),
+        "step": report.failed_step(node),
+        "canary": node["canary"],
+        "reason": report.said(node) or "No reason was recorded.",
+        "serves": report.SERVES.get(node["state"], "unknown"),
+        "next": report.NEXT_STEP.get(node["state"], "Run the same playbook again: it examines this node first."),
+        "change": "%s → %s" % (node["from"] or "unknown", report.wanted(node, "unknown")),
+        "attempt": node["attempt"],
+        "steps": [
+            {
+                "name": step["name"],
+                "started": moment(step["started"], 19),
+                "took": report.duration(step["started"], step["finished"]) or "-",
+                "status": step["status"],
+                "bad": step["status"] == "failed",
+            }
+            for step in node["steps"]
+        ],
+        "evidence": [
+            {"href": "file://" + urllib.parse.quote(path), "words": path.rpartition("/")[2], "path": path}
+            for path in node["evidence"]
+        ],
+        "earlier": [
+            {
+                "attempt": one["attempt"],
+                "ended": moment(one["ended"], 19) or "-",
+                "state": label(one["state"]),
+                "step": report.failed_step(one) or "-",
+                "reason": one["reason"],
+            }
+            for one in node["earlier"]
+        ],
     }
 
 
 def _row(name, node):
-    return {"name": name, "state": words(node["state"]), "tone": TONE[node["state"]], "sign": SIGN[node["state"]], "took": report.took(node) or "-",
-            "where": ", ".join(node["domains"][key] for key in sorted(node["domains"])), "change": "%s → %s" % (node["from"] or "?", report.wanted(node, "?")),
-            "reason": report.said(node, report.REASON), "canary": node["canary"],
-            "earlier": [] if node["state"] in report.WORST else ["attempt %d: %s: %s" % (one["attempt"], words(one["state"]), text.line(
-                one["reason"], report.REASON)) for one in node["earlier"]]}
+    return {
+        "name": name,
+        "state": label(node["state"]),
+        "tone": TONE[node["state"]],
+        "sign": SIGN[node["state"]],
+        "took": report.took(node) or "-",
+        "where": ", ".join(node["domains"][key] for key in sorted(node["domains"])),
+        "change": "%s → %s" % (node["from"] or "?", report.wanted(node, "?")),
+        "reason": report.said(node, report.REASON),
+        "canary": node["canary"],
+        "earlier": []
+        if node["state"] in report.WORST
+        else [
+            "attempt %d: %s: %s" % (one["attempt"], label(one["state"]), text.line(one["reason"], report.REASON))
+            for one in node["earlier"]
+        ],
+    }
 
 
 def _folded(doc):
-    """Names of the nodes that need nobody, by state."""
+    """Return the names of nodes that need no attention, by state."""
     found = []
     for name in QUIET:
         names = [one for one, node in doc["nodes"].items() if node["state"] == name]
@@ -130,7 +198,7 @@ def _folded(doc):
     return found
 
 
-# Drawings. Every number is rounded, every word is text in the template.
+# Charts. Numbers are rounded here, the template escapes all text.
 
 def _busy(story, end):
     times = [(span.start, end if span.end is None else span.end) for spans in story.spans.values() for span in spans]
@@ -138,13 +206,15 @@ def _busy(story, end):
         span.end is None for spans in story.spans.values() for span in spans) else story.last)]
 
 
-def _axis(axis):
-    return {"ticks": [{"x": "%.1f" % where, "words": label} for where, label in axis.ticks()],
-            "breaks": [{"x": "%.1f" % where, "words": report.span(length)} for where, length in axis.breaks()]}
+def _scale(scale):
+    return {"ticks": [{"x": "%.1f" % where, "words": label} for where, label in scale.ticks()],
+            "breaks": [{"x": "%.1f" % where, "words": report.span(length)} for where, length in scale.breaks()]}
 
 
-def steps(axis, changes, end, height, most):
-    """A step line through (time, value) as a path: no more points than there are pixels, and no peak lost."""
+def steps(scale, changes, end, height, most):
+    """Return a step line through (time, value) as a path, with at most one column per pixel and without losing
+    peaks.
+    """
     if not changes:
         return ""
 
@@ -153,20 +223,20 @@ def steps(axis, changes, end, height, most):
 
     columns = {}
     for time, value in changes:
-        columns.setdefault(int(axis.x(time)), []).append((axis.x(time), value))
+        columns.setdefault(int(scale.x(time)), []).append((scale.x(time), value))
     path = []
     for entries in columns.values():
         kept = entries if len(entries) <= 4 else [entries[0], max(entries, key=lambda entry: entry[1]), min(entries, key=lambda entry: entry[1]), entries[-1]]
         for where, value in sorted(kept, key=lambda entry: entry[0]):
             path.append("%s%.1f %s%.1f" % ("H" if path else "M", where, "V" if path else " ", y(value)))
-    return " ".join(path) + " H%.1f" % axis.x(end)
+    return " ".join(path) + " H%.1f" % scale.x(end)
 
 
-def _closed(path, axis, first, height):
-    return "%s V%.1f H%.1f Z" % (path, height, axis.x(first)) if path else ""
+def _closed(path, scale, first, height):
+    return "%s V%.1f H%.1f Z" % (path, height, scale.x(first)) if path else ""
 
 
-def _budgets(doc, story, axis, end):
+def _budgets(doc, story, scale, end):
     last = max(end, story.last)
     drawn = []
     for key, title, used, limit, window in (
@@ -175,20 +245,31 @@ def _budgets(doc, story, axis, end):
         points = [(point.time, getattr(point, used)) for point in story.points]
         limits = [(point.time, getattr(point, limit)) for point in story.points]
         most = max([1] + [value for dummy, value in points + limits]) * 1.1
-        line = steps(axis, points, last, CHART, most)
+        line = steps(scale, points, last, CHART, most)
         grown = [(point.time, point.window) for point in story.points if window and point.window is not None]
         now = doc["budgets"][key]
         peak = max(value for dummy, value in points)
-        drawn.append({
-            "key": key, "title": title, "line": line, "area": _closed(line, axis, points[0][0], CHART), "limit": steps(axis, limits, last, CHART, most),
-            "limit_y": "%.1f" % (CHART - (CHART - 8) * limits[-1][1] / most), "window": steps(axis, grown, last, CHART, most), "height": CHART,
-            "used": now["used"], "of": now["limit"], "peak": peak, "full": now["limit"] is not None and now["used"] >= now["limit"],
-        })
+        drawn.append(
+            {
+                "key": key,
+                "title": title,
+                "line": line,
+                "area": _closed(line, scale, points[0][0], CHART),
+                "limit": steps(scale, limits, last, CHART, most),
+                "limit_y": "%.1f" % (CHART - (CHART - 8) * limits[-1][1] / most),
+                "window": steps(scale, grown, last, CHART, most),
+                "height": CHART,
+                "used": now["used"],
+                "of": now["limit"],
+                "peak": peak,
+                "full": now["limit"] is not None and now["used"] >= now["limit"],
+            }
+        )
     return drawn
 
 
 def _groups(doc, names):
-    """The nodes by their failure domain: by rack where there are racks."""
+    """Return (title, nodes) by failure domain: by rack if there are racks."""
     keys = sorted({key for name in names for key in doc["nodes"][name]["domains"]})
     key = "rack" if "rack" in keys else keys[0] if keys else ""
     groups = {}
@@ -198,46 +279,60 @@ def _groups(doc, names):
             for place in sorted(groups, key=order.natural)]
 
 
-def _timeline(doc, story, axis, end, large):
-    """Rows of nodes under headings of failure domains. Of many nodes: those in trouble, some of those in flight, and the domains as areas."""
+def _timeline(doc, story, scale, end, large):
+    """Return the rows of nodes, under headings of their failure domains.
+
+    For many nodes: failed ones, some of those in flight, and the failure domains as areas.
+    """
     y, rows, headings = HEAD, [], []
     groups = _groups(doc, list(doc["nodes"]))
     if large:
         bad = [name for name, node in doc["nodes"].items() if node["state"] in state.FAILED]
         flying = [name for name, node in doc["nodes"].items() if node["state"] in state.IN_FLIGHT]
-        groups = [("in trouble", bad[:report.LISTED]), ("in flight (%d of %d)" % (min(FLYING, len(flying)), len(flying)), flying[:FLYING])]
+        groups = [
+            ("failed", bad[: report.LISTED]),
+            ("in flight (%d of %d)" % (min(FLYING, len(flying)), len(flying)), flying[:FLYING]),
+        ]
     for title, members in groups:
         if title and members:
             headings.append({"title": text.line(title, 28), "y": y + 13})
             y += 20
         for name in members:
-            rows.append(_bars(name, doc["nodes"][name], story, axis, end, y))
+            rows.append(_bars(name, doc["nodes"][name], story, scale, end, y))
             y += ROW
         y += 6 if members else 0
     domains = []
     if large:
         headings.append({"title": "failure domains", "y": y + 13})
-        domains, y = _crowd(doc, story, axis, end, y + 20)
+        domains, y = _domain_areas(doc, story, scale, end, y + 20)
     return {"rows": rows, "headings": headings, "domains": domains, "height": y + 8, "large": large, "shown": len(rows),
-            "now": "%.1f" % axis.x(end) if doc["verdict"] == "running" else ""}
+            "now": "%.1f" % scale.x(end) if doc["verdict"] == "running" else ""}
 
 
-def _bars(name, node, story, axis, end, y):
+def _bars(name, node, story, scale, end, y):
     bars = []
     for span in story.spans.get(name, ()):
         until = end if span.end is None else span.end
-        x = axis.x(span.start)
-        bars.append({"phase": span.phase, "x": "%.1f" % x, "width": "%.1f" % max(1.5, axis.x(until) - x), "open": span.end is None,
-                     "title": "%s: %s, %s" % (name, PHASES[span.phase], report.span(until - span.start) + (" so far" if span.end is None else ""))})
-    marks = [{"x": "%.1f" % axis.x(time), "sign": SIGN[ended], "title": "%s: %s" % (name, words(ended))}
+        x = scale.x(span.start)
+        bars.append(
+            {
+                "phase": span.phase,
+                "x": "%.1f" % x,
+                "width": "%.1f" % max(1.5, scale.x(until) - x),
+                "open": span.end is None,
+                "title": "%s: %s, %s"
+                % (name, PHASES[span.phase], report.span(until - span.start) + (" so far" if span.end is None else "")),
+            }
+        )
+    marks = [{"x": "%.1f" % scale.x(time), "sign": SIGN[ended], "title": "%s: %s" % (name, label(ended))}
              for time, ended in story.marks.get(name, ()) if ended in state.FAILED]
     short = text.line(name, 26)
     return {"name": name, "short": ("◆ " if node["canary"] else "") + short, "y": y, "bars": bars, "marks": marks, "tone": TONE[node["state"]],
-            "state": "%s %s" % (SIGN[node["state"]], words(node["state"])), "bad": node["state"] in state.FAILED}
+            "state": "%s %s" % (SIGN[node["state"]], label(node["state"])), "bad": node["state"] in state.FAILED}
 
 
-def _crowd(doc, story, axis, end, y):
-    """Failure domains as areas of how many of their nodes do not serve; of very many, those with failures first."""
+def _domain_areas(doc, story, scale, end, y):
+    """Return failure domains as areas of the number of their nodes that do not serve; those with failures first."""
     found = []
     for title, members in _groups(doc, list(doc["nodes"])):
         changes = {}
@@ -258,10 +353,17 @@ def _crowd(doc, story, axis, end, y):
     shown = sorted(found, key=lambda entry: not entry["bad"])[:DOMAINS]
     most = max([1] + [level for entry in shown for dummy, level in entry["levels"]])
     for entry in shown:
-        line = steps(axis, entry["levels"], end, 16, most)
-        entry.update(y=y, short=text.line(entry["title"], 28), area=_closed(line, axis, entry["levels"][0][0], 16) if line else "", marks=[
-            {"x": "%.1f" % axis.x(time), "sign": SIGN[ended], "title": "%s: %s" % (name, words(ended))}
-            for name in entry["bad"][:20] for time, ended in story.marks.get(name, ())[-1:]])
+        line = steps(scale, entry["levels"], end, 16, most)
+        entry.update(
+            y=y,
+            short=text.line(entry["title"], 28),
+            area=_closed(line, scale, entry["levels"][0][0], 16) if line else "",
+            marks=[
+                {"x": "%.1f" % scale.x(time), "sign": SIGN[ended], "title": "%s: %s" % (name, label(ended))}
+                for name in entry["bad"][:20]
+                for time, ended in story.marks.get(name, ())[-1:]
+            ],
+        )
         y += 22
     if len(found) > len(shown):
         shown.append({"title": "", "short": "and %d more" % (len(found) - len(shown)), "said": "", "y": y, "area": "", "marks": [], "bad": []})

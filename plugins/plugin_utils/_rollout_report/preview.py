@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a run in check mode found that it would install, told once for all nodes that are alike. Pure."""
+"""The packages that a run would install, found in check mode, once for all nodes with the same ones. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ KINDS = ("install", "upgrade", "downgrade", "reinstall", "remove")
 
 
 def lines(previews):
-    """Lines about PREVIEWS, the results of driver_packages by node; those without one, or that cannot get the driver, say nothing."""
+    """Return lines about PREVIEWS, the results of driver_packages by node.
+
+    Nodes without a usable result are left out.
+    """
     alike = {}
     for name in sorted(previews):
         found = previews[name] if isinstance(previews[name], dict) else {}

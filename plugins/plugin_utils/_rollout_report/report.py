@@ -1,42 +1,44 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What happened, as a document, a table, Markdown and JUnit XML. Pure.
+"""The report of a rollout, as a document, a table, Markdown and JUnit XML. Pure.
 
-The verdict and why it is so come first in all of them.
+All of them begin with the verdict and its reasons.
 """
 
 from __future__ import annotations
 
 import datetime
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import junit, markdown, text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import estimate, limits
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import timeline
 
 SCHEMA = "gpufleet.report/1"
-# More nodes than these are counted instead of listed, where nothing is wrong with them.
+# With more nodes than this, those without problems are counted instead of listed.
 LISTED = 300
-# What to do about a node, and whether it serves.
+# The next step for a node, and whether it serves.
 NEXT_STEP = {
-    "lost": "Is it on, does it answer ssh? Then run the same playbook again: it looks at the node before anything else.",
-    "quarantined": "Keep it out of service. Read quarantine.json on the node (in /var/lib/gpufleet) and have its hardware looked at. Where there is none, "
-                   "its schedulers alone keep it out: see why they did not take it back, then run the same playbook again.",
-    "rolled_back": "Nothing tonight: it serves with the driver it had, which was proven. Clear the cause before it is tried again (rollout_control, retry).",
-    "failed": "Nothing was changed on it and it serves as before. Clear the cause, then run the same playbook again.",
+    "lost": "Check that it is powered on and answers ssh. Then run the same playbook again: it examines the node first.",
+    "quarantined": "Keep it out of service. Read quarantine.json on the node (in /var/lib/gpufleet) and check its "
+    "hardware. If there is no such file, only its schedulers keep it out of service: find out why the "
+    "resume failed, then run the same playbook again.",
+    "rolled_back": "Nothing is urgent: it serves with its earlier driver, which was proven. Fix the cause before it is "
+    "tried again (rollout_control, retry).",
+    "failed": "Nothing was changed on it and it serves as before. Fix the cause, then run the same playbook again.",
 }
 SERVES = {"lost": "unknown", "quarantined": "no", "rolled_back": "yes, as before", "failed": "as before"}
 CONTROLLER = "localhost"
-# How much of a reason the table holds; the report has all of it.
+# The length of a reason in the table; the report has all of it.
 REASON = 300
 WORST = ("lost", "quarantined", "failed", "rolled_back")
 
 
 def document(view, ended, time=None, last_event=None, story=None):
-    """The report of a rollout; ENDED says whether its run is over, TIME is now as the ledger spells it.
+    """Return the report of a rollout. ENDED: True if its run has ended. TIME: now, in the format of the ledger.
 
-    The verdict, the counts and the budgets are of the last run. STORY, a Timeline, knows what earlier runs left.
+    The verdict, the counts and the budgets are of the last run. STORY, a Timeline, has nodes of earlier runs.
     """
     absent, earlier = (story.absent, story.earlier) if story is not None else ([], {})
     verdict = state.verdict(view, ended)
@@ -71,7 +73,7 @@ def document(view, ended, time=None, last_event=None, story=None):
 
 
 def left_out(view):
-    """Nodes that an operator skipped; the others that are skipped had nothing to do."""
+    """Return the nodes that an operator skipped; other skipped nodes had nothing to do."""
     return [node for node in view.nodes.having("skipped") if node.order]
 
 
@@ -87,9 +89,9 @@ def _node(node, in_run, earlier):
         "domains": node.domains,
         "canary": node.canary,
         "attempt": node.attempt,
-        "suspect": node.suspect,
+        keys.ORPHANED: node.orphaned,
         "ended": node.ended,
-        "evidence": [],  # directories on the controller, where a node is in trouble
+        "evidence": [],  # directories on the controller, for nodes that need attention
         "steps": _steps(node.steps),
         "earlier": [dict(attempt, steps=_steps(attempt["steps"])) for attempt in earlier.get(node.name, ())],
     }
@@ -100,7 +102,7 @@ def _steps(steps):
 
 
 def budgets(view, failed):
-    """How much of each budget is used, and of how much."""
+    """Return the use and the limit of each budget."""
     policy = view.policy
     down = len(view.nodes.having(*(state.NOT_SERVING + state.OUT_OF_SERVICE)))
     return {
@@ -111,7 +113,7 @@ def budgets(view, failed):
 
 
 def left(view, time):
-    """The estimate of what is left; none while there is nothing to make it from."""
+    """Return the estimate of the remaining time; None without data for it."""
     if not view.policy or not time:
         return None
     now = timeline.seconds(time)
@@ -127,16 +129,19 @@ def _names(nodes):
 
 
 def reasons(view, verdict, spent, absent=()):
-    """Why the verdict is what it is, the most important first."""
+    """Return the reasons for the verdict, the most important first."""
     counts = view.nodes.count()
     found = _brakes(view, verdict, spent)
     for name in WORST:
         nodes = view.nodes.having(name)
         if nodes:
             found.append("%s %s: %s." % (text.count(len(nodes), "node"), name.replace("_", " "), _names(nodes)))
-    going = [node for node in view.nodes.having(*state.IN_FLIGHT) if not node.suspect]
-    for nodes, words in ((view.nodes.suspects(), "in flight when the controller died"), (going, "in flight" if verdict == "running" else "left in flight"),
-                         (view.nodes.having("pending"), "did not go yet" if verdict == "running" else "did not go")):
+    flying = [node for node in view.nodes.having(*state.IN_FLIGHT) if not node.orphaned]
+    for nodes, words in (
+        (view.nodes.orphaned(), "in flight when the controller died"),
+        (flying, "in flight" if verdict == "running" else "left in flight"),
+        (view.nodes.having("pending"), "did not go yet" if verdict == "running" else "did not go"),
+    ):
         if nodes:
             found.append("%s %s: %s." % (text.count(len(nodes), "node"), words, _names(nodes)))
     over = counts.get("done", 0) + counts.get("skipped", 0)
@@ -162,21 +167,21 @@ def reasons(view, verdict, spent, absent=()):
 
 
 def brakes(view):
-    """What keeps further nodes from starting while a rollout runs, and what to do about it, for those who watch."""
+    """Return what keeps further nodes from starting while a rollout runs, with the next steps."""
     spent = limits.spent(view.policy, view.nodes.having(*state.FAILED), view.attempted) if view.policy else ""
     found = _brakes(view, "running", spent)
     return found + _releases(view, spent) if found else []
 
 
 def _brakes(view, verdict, spent):
-    """What keeps nodes from starting."""
+    """Return what keeps nodes from starting."""
     found = []
     if view.stopped:
         found.append("Stopped by %s." % view.stopped)
     if spent:
         found.append("No further node starts: %s." % spent)
     if view.policy.get("approved") == "":
-        found.append("Nobody has approved this plan, so no node starts.")
+        found.append("This plan is not approved, so no node starts.")
     if view.paused and verdict == "running":
         found.append("Paused by %s." % view.paused)
     if view.held and verdict == "running":
@@ -185,43 +190,50 @@ def _brakes(view, verdict, spent):
 
 
 def _releases(view, spent):
-    """What to do about what keeps nodes from starting while a rollout runs."""
+    """Return the next steps for what keeps nodes from starting while a rollout runs."""
     found = []
     if view.paused:
-        found.append("Nodes in flight finish. To go on: rollout_control with rollout_verb=resume.")
+        found.append("Nodes in flight finish. To continue: rollout_control with rollout_verb=resume.")
     if view.held:
-        found.append("Nodes in flight finish. The queries are asked again by themselves; to go on without them: rollout_control with "
-                     "rollout_verb=set_budget and rollout_limits={\"holds\": {}}.")
+        found.append("Nodes in flight finish. The queries are sent again automatically; to continue without them: "
+                     "rollout_control with rollout_verb=set_budget and rollout_limits={\"holds\": {}}.")
     if spent or view.stopped:
-        found.append("Let the nodes in flight finish; the rollout then ends by itself.")
+        found.append("Let the nodes in flight finish; then the rollout ends.")
     return found
 
 
 def next_steps(view, verdict, spent):
-    """What the person who reads this should do, the most urgent first."""
+    """Return the next steps for the reader, the most urgent first."""
     found = ["%s (%s): %s" % (_names(nodes), name.replace("_", " "), NEXT_STEP[name]) for name in WORST for nodes in [view.nodes.having(name)] if nodes]
     if verdict == "running":
         return found + _releases(view, spent)
-    if view.nodes.suspects() or view.nodes.having(*state.IN_FLIGHT):
-        found.insert(0, "Run the same playbook again: it looks at the nodes that were left in flight first, and finishes them or puts them back.")
+    if view.nodes.orphaned() or view.nodes.having(*state.IN_FLIGHT):
+        found.insert(
+            0,
+            "Run the same playbook again: first it examines the nodes that were left in flight, and finishes "
+            "them or rolls them back.",
+        )
     if view.nodes.having("pending"):
-        found.append("The nodes that did not go serve as before. When the cause is clear, run the same playbook again to go on%s; or take back those that are "
-                     "done with gpufleet.lifecycle.rollback." % (", with a larger budget if that is what you want" if spent else ""))
+        found.append(
+            "The nodes that did not start serve as before. When the cause is known, run the same playbook again to "
+            "continue%s. Or roll back the nodes that are done with gpufleet.lifecycle.rollback." % (
+                ", with a larger budget if you want that" if spent else ""))
     if left_out(view):
-        found.append("%s (left out by an operator): %s." % (_names(left_out(view)), "the next run takes it, unless it is skipped again" if view.finished else (
-            "to take it in the run that goes on: rollout_control with rollout_verb=retry")))
+        found.append("%s (left out by an operator): %s." % (
+            _names(left_out(view)), "the next run includes it, unless it is skipped again" if view.finished else (
+                "to include it in the next run, which continues this one: rollout_control with rollout_verb=retry")))
     return found
 
 
 def duration(started, finished):
-    """Seconds as people read them; empty when one end is missing."""
+    """Return the duration between two times in readable form; empty if one of them is missing."""
     if not started or not finished:
         return ""
     return span(timeline.seconds(finished) - timeline.seconds(started))
 
 
 def both(time):
-    """A time of the ledger in UTC, and in the time zone of this controller where that is another one; empty for none."""
+    """Return a time of the ledger in UTC, and in the time zone of this controller if that differs; empty for none."""
     if not time:
         return ""
     moment = datetime.datetime.fromtimestamp(timeline.seconds(time)).astimezone()
@@ -230,6 +242,7 @@ def both(time):
 
 
 def span(seconds):
+    """Return a number of seconds in readable form."""
     seconds = int(round(seconds))
     if seconds < 60:
         return "%d s" % seconds
@@ -239,54 +252,56 @@ def span(seconds):
 
 
 def took(node):
+    """Return the duration of a node's steps in readable form."""
     ends = [step["finished"] for step in node["steps"] if step["finished"]]
     return duration(node["steps"][0]["started"], ends[-1]) if ends else ""
 
 
 def failed_step(node):
-    """The step in which a node failed; of one that is gone, the one it was at."""
+    """Return the step in which a node failed."""
     names = [step["name"] for step in node["steps"] if step["status"] == "failed"]
     return names[0] if names else ""
 
 
 def count(doc):
-    """C(3 done, 1 rolled_back)."""
+    """Return the number of nodes in each state, such as C(3 done, 1 rolled_back)."""
     return ", ".join("%d %s" % (number, name) for name, number in doc["counts"].items()) or "no nodes"
 
 
 def troubled(doc):
-    """(name, node) of the nodes that need somebody, the worst first."""
-    found = [(name, node) for name, node in doc["nodes"].items() if node["state"] in WORST or node["suspect"]]
+    """Return (name, node) of the nodes that need attention, the worst first."""
+    found = [(name, node) for name, node in doc["nodes"].items() if node["state"] in WORST or node[keys.ORPHANED]]
     return sorted(found, key=lambda entry: (WORST.index(entry[1]["state"]) if entry[1]["state"] in WORST else -1,))
 
 
 def when_over(doc):
-    """The estimate in words; empty when there is none."""
+    """Return the estimate in words; empty if there is none."""
     found = doc["estimate"]
     if not found:
         return ""
-    return "about %s to go, not less than %s (%s)" % (
+    return "about %s left, at least %s (%s)" % (
         span(found["expected_s"]), span(found["lower_bound_s"]),
-        "from %s" % text.count(found["measured"], "node") if found["measured"] else "from the policy's word, since no node is done yet")
+        "from %s" % text.count(found["measured"], "node") if found["measured"]
+        else "from rollout_node_s, since no node is done yet")
 
 
 def said(node, limit=None):
-    """The reason of a node on one line, and that it was not in the last run if so."""
+    """Return the reason of a node on one line, with a note if the node is not in the last run."""
     reason = text.line(node["reason"], limit)
     return reason if node["in_run"] else "not part of this run%s" % (", " + reason if reason else "")
 
 
 def wanted(node, unknown="-"):
-    """Return what a node of the report was to get, on one line: its version and, where one was wanted, its MIG layout."""
+    """Return the target of a node on one line: its version and, if one was wanted, its MIG layout."""
     return (text.line(node["to"]) or unknown) + (", MIG layout %s" % text.line(node["layout"]) if node["layout"] else "")
 
 
 def table(doc):
-    """The summary as lines of plain text. What counts stands last, where the eye of a terminal rests."""
+    """Return the summary as lines of plain text. The verdict is last, so that it is visible in a terminal."""
     rows = [("node", "state", "from", "to", "took", "reason")]
     folded = len(doc["nodes"]) > LISTED
     for name, node in doc["nodes"].items():
-        if not (folded and node["state"] in ("done", "skipped", "pending") and not node["suspect"]):
+        if not (folded and node["state"] in ("done", "skipped", "pending") and not node[keys.ORPHANED]):
             rows.append((text.line(name), node["state"], text.line(node["from"]) or "-", wanted(node), took(node) or "-",
                          said(node, REASON) or "-"))
     lines = text.columns(rows)
@@ -303,17 +318,18 @@ def table(doc):
 
 
 def summary(doc, path):
-    """The table, why the verdict is so, what to do next and where the report is, PATH; the verdict stands last."""
+    """Return the table, the reasons, the next steps and the PATH of the report. The verdict is last."""
     lines = table(doc)
     return lines[:-1] + [""] + [text.line(reason) for reason in doc["reasons"]] + [
         "next: %s" % text.line(step) for step in doc["next_steps"]] + ["report: %s" % path, lines[-1]]
 
 
 def blame(doc, hosts, gone, host, verdict):
-    """What each of HOSTS has to fail with at the end of a run, by its name. VERDICT is the sentence on the whole rollout, HOST the one that asks.
+    """Return {host: message} for the HOSTS that have to fail at the end of a run.
 
-    A node that is well fails for no other one: the verdict is the controller's. GONE are those that have left the play, failed or unreachable,
-    of which Ansible's exit status tells. Only where nothing else makes the playbook fail, HOST does.
+    VERDICT is the message about the whole rollout, HOST the host of the task. Nodes without problems do not fail: the
+    controller fails with the verdict. GONE are hosts that have left the play, failed or unreachable, and set Ansible's
+    exit status already. If nothing else makes the playbook fail, HOST does.
     """
     if doc["verdict"] == "complete":
         return {}
@@ -323,7 +339,7 @@ def blame(doc, hosts, gone, host, verdict):
     if CONTROLLER in hosts:
         return dict(found, **{CONTROLLER: verdict})
     found.update({name: "%s is %s: %s" % (name, node["state"], node["reason"] or doc["reasons"][0]) for name, node in mine.items()
-                  if node["state"] in ("pending",) + state.IN_FLIGHT or node["suspect"]})
+                  if node["state"] in ("pending",) + state.IN_FLIGHT or node[keys.ORPHANED]})
     told = found or any(name in gone and node["in_run"] and node["state"] not in ("done", "skipped") for name, node in doc["nodes"].items())
     return found if told else {host: verdict}
 
@@ -331,7 +347,7 @@ def blame(doc, hosts, gone, host, verdict):
 # Markdown
 
 def markdown_text(doc):
-    """The same for people who read Markdown."""
+    """Return the report as Markdown."""
     escape = markdown.escape
     lines = ["# Driver rollout to %s: %s" % (escape(doc["target"]), doc["verdict"]), ""]
     lines += ["- " + escape(reason) for reason in doc["reasons"]]
@@ -365,7 +381,7 @@ def markdown_text(doc):
 # JUnit
 
 def junit_text(doc):
-    """A suite about the rollout as a whole, then one with a case for each node."""
+    """Return the report as JUnit XML: a suite for the whole rollout, and one with a case for each node."""
     verdict = doc["verdict"]
     outcome = {"complete": "passed", "running": "skipped", "failed": "failure"}.get(verdict, "error")
     whole = junit.Case("verdict", "gpufleet.rollout", outcome, verdict, "%s: %s" % (verdict, count(doc)), "\n".join(doc["reasons"] + doc["next_steps"]))
@@ -390,5 +406,5 @@ def _case(name, node):
             + ["earlier, attempt %d: %s, %s" % (one["attempt"], one["state"], one["reason"]) for one in node["earlier"]])
         return junit.Case(name, place, "error" if node["state"] == "lost" else "failure", node["state"], words, "%s\n%s\n%s" % (
             words, NEXT_STEP[node["state"]], steps))
-    # Whoever is in flight or did not go has no verdict, and is none that passed.
+    # A node that is in flight or did not start has no verdict, which is not a pass.
     return junit.Case(name, place, "skipped", "", "%s%s" % (node["state"], ": " + node["reason"] if node["reason"] else ""), "")

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The story of a rollout out of its events: what each node did when, and how much of the budgets was used. Pure."""
+"""The timeline of a rollout, from its events: the phases of each node, and the use of the budgets. Pure."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import typing as t
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 
-# What a node is at, from the beginning of its turn to the end.
+# The phases of a node in flight.
 PHASES = ("drain", "down", "validate", "soak", "rollback")
-# More attempts of a node than these are not told.
+# The number of attempts of a node in a report.
 ATTEMPTS = 5
 OF_STATE = {"draining": "drain", "down": "down", "validating": "validate", "soaking": "soak"}
 
 
 def seconds(text):
-    """A time of the ledger as seconds since 1970; None for none."""
+    """Return a time of the ledger as seconds since 1970; None for none."""
     return datetime.datetime.fromisoformat(text[:-1] + "+00:00").timestamp() if text else None
 
 
@@ -28,18 +28,18 @@ def seconds(text):
 class Span:
     phase: str
     start: float
-    end: t.Optional[float] = None  # None: it goes on
+    end: t.Optional[float] = None  # None: not ended
     step: str = ""
 
 
 @dataclasses.dataclass
 class Point:
-    """How much of the budgets is in use from TIME on."""
+    """The use of the budgets from TIME on."""
 
     time: float
     draining: int
-    down: int  # nodes that serve no work because of the rollout, and those that are gone for good
-    failures: int  # as the failure budget counts them
+    down: int  # nodes that serve no work because of the rollout, and those out of service
+    failures: int  # in units of the failure budget
     max_draining: int
     max_down: int
     window: t.Optional[int]
@@ -50,17 +50,21 @@ class Point:
 class Timeline:
     view: state.Rollout
     spans: t.Dict[str, t.List[Span]]
-    marks: t.Dict[str, t.List[t.Tuple[float, str]]]  # (when, state that ended its turn)
+    marks: t.Dict[str, t.List[t.Tuple[float, str]]]  # (time, final state)
     points: t.List[Point]
-    words: t.List[t.Dict[str, t.Any]]  # what operators said, holds, and when runs began
-    absent: t.List[state.Node] = dataclasses.field(default_factory=list)  # of earlier runs, as those left them; the last run has not got them
-    earlier: t.Dict[str, t.List[t.Dict[str, t.Any]]] = dataclasses.field(default_factory=dict)  # attempts before the last one, by node
+    journal: t.List[t.Dict[str, t.Any]]  # requests of operators, holds, and plans
+    absent: t.List[state.Node] = dataclasses.field(
+        default_factory=list
+    )  # nodes of earlier runs that the last one lacks
+    earlier: t.Dict[str, t.List[t.Dict[str, t.Any]]] = dataclasses.field(
+        default_factory=dict
+    )  # earlier attempts by node
     first: t.Optional[float] = None
     last: t.Optional[float] = None
 
 
 def phase_of(node):
-    """What a node is at; none when it is not in flight."""
+    """Return the phase of a node; None if it is not in flight."""
     if node.state not in state.IN_FLIGHT:
         return None
     step = node.steps[-1].name if node.steps else ""
@@ -70,7 +74,7 @@ def phase_of(node):
 
 
 def failure_weight(node):
-    """What a node takes of the failure budget."""
+    """Return the use of the failure budget by a node."""
     return sum(limits.weight(one) for one in limits.charged([node])) if node.state in state.FAILED else 0
 
 
@@ -80,7 +84,7 @@ class _Story:
         self.spans: t.Dict[str, t.List[Span]] = {}
         self.marks: t.Dict[str, t.List[t.Tuple[float, str]]] = {}
         self.points: t.List[Point] = []
-        self.words: t.List[t.Dict[str, t.Any]] = []
+        self.journal: t.List[t.Dict[str, t.Any]] = []
         self.absent: t.Dict[str, state.Node] = {}
         self.earlier: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
         self.use: t.Dict[str, t.Tuple[int, int, int]] = {}
@@ -94,8 +98,15 @@ class _Story:
         state.apply(self.view, event)
         if kind == "plan":
             self.planned(before)
-            self.words.append({"time": event["time"], "what": "planned", "who": "", "reason": "target %s, %s to go" % (
-                event["target"], "1 node" if len(event["order"]) == 1 else "%d nodes" % len(event["order"]))})
+            self.journal.append(
+                {
+                    "time": event["time"],
+                    "what": "planned",
+                    "who": "",
+                    "reason": "target %s, %s to go"
+                    % (event["target"], "1 node" if len(event["order"]) == 1 else "%d nodes" % len(event["order"])),
+                }
+            )
             for name in list(self.spans):
                 if self.view.nodes.get(name) is None:
                     self.follow(name, None, now)
@@ -106,10 +117,25 @@ class _Story:
         elif event.get("run") != self.view.run:
             return
         elif kind == "control":
-            self.words.append({"time": event["time"], "what": event["verb"], "who": event["user"], "reason": event["reason"],
-                               "node": event.get("node", ""), "limits": event.get("policy", {})})
+            self.journal.append(
+                {
+                    "time": event["time"],
+                    "what": event["verb"],
+                    "who": event["user"],
+                    "reason": event["reason"],
+                    "node": event.get("node", ""),
+                    "limits": event.get("policy", {}),
+                }
+            )
         elif kind == "hold":
-            self.words.append({"time": event["time"], "what": "held" if event["names"] else "hold over", "who": "", "reason": event["reason"]})
+            self.journal.append(
+                {
+                    "time": event["time"],
+                    "what": "held" if event["names"] else "hold over",
+                    "who": "",
+                    "reason": event["reason"],
+                }
+            )
         node = self.view.nodes.get(event.get("node")) if event.get("node") else None
         if node is not None:
             self.account(node)
@@ -119,22 +145,22 @@ class _Story:
         self.point(now)
 
     def before(self, event):
-        """Nodes as they are before an event that may wipe out how they came to be so."""
+        """Return the nodes as they are before an event that may reset their steps."""
         if event["event"] == "plan":
             return self.view.nodes.everything()
         if event["event"] == "control" and event["verb"] == "retry" and event.get("run") == self.view.run:
             node = self.view.nodes.get(event["node"])
             if node is not None and node.state in state.FAILED:
-                self.remember(node, [])  # its steps stay, and those of the next attempt follow them
+                self.remember(node, [])  # its steps stay, and the next attempt adds to them
         return []
 
     def planned(self, before):
-        """What the plan of another run takes no notice of any more."""
+        """Keep what a new plan drops of the earlier run."""
         for old in before:
             new = self.view.nodes.get(old.name)
             if new is None:
                 self.absent[old.name] = old
-            elif new.suspect:
+            elif new.orphaned:
                 self.remember(dataclasses.replace(old, reason=new.reason), [])
             elif old.steps and (new.steps is not old.steps or old.state in state.FAILED and new.state not in state.FAILED):
                 self.remember(old, old.steps)
@@ -144,7 +170,7 @@ class _Story:
                 self.remember(gone, gone.steps)
 
     def remember(self, node, steps):
-        """Keep an attempt; of many the first, which began it all, and the last ones."""
+        """Keep an attempt; of many, the first and the last ones."""
         attempts = self.earlier.setdefault(node.name, [])
         attempts.append(dict({key: getattr(node, key) for key in ("attempt", "state", "reason", "failure", "ended")}, steps=list(steps)))
         if len(attempts) > ATTEMPTS:
@@ -178,7 +204,7 @@ class _Story:
 
 
 def build(events):
-    """The Timeline of EVENTS, first to last; events before the first plan say nothing."""
+    """Return the Timeline of EVENTS, first to last. Events before the first plan are ignored."""
     story = _Story()
     first = last = None
     for event in events:
@@ -187,5 +213,5 @@ def build(events):
         story.take(event)
         last = event["time"]
         first = first or last
-    return Timeline(story.view, story.spans, story.marks, story.points, story.words, sorted(
+    return Timeline(story.view, story.spans, story.marks, story.points, story.journal, sorted(
         story.absent.values(), key=lambda node: node.name), story.earlier, seconds(first), seconds(last))

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The process that watches a playbook from its plan to its end.
 
-The task that begins a rollout leaves it behind. While the playbook lives it writes the sign of life of its controller (heartbeat.py); when the
-playbook has ended it closes the report, if that was not done (closer.py). It ends at once when the run is over or another controller takes it.
+The task that plans a rollout starts it. While the playbook is alive it writes the heartbeat of the controller
+(heartbeat.py). When the playbook has ended, it closes the report if that was not done (closer.py). It ends when the run
+has ended or another controller takes it over.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ import gc
 import os
 import signal
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import heartbeat, ledger, owner
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import heartbeat, owner
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import closer
 
-PATIENCE_S = 10.0  # of the ledger: the next sign of life comes soon
-# For closing the report; the output of the playbook stays open until then.
+PATIENCE_S = 10.0  # for the ledger: the next heartbeat follows soon
+# For closing the report, while the output of the playbook stays open.
 CLOSING_PATIENCE_S = 20.0
 
 
 def detach():
-    """Have nothing of what this process was a copy of: neither terminal, nor signals, nor what somebody waits to see closed."""
+    """Detach from the process of which this one is a fork: terminal, signal handlers and open files."""
     os.setsid()
     os.chdir("/")
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -34,7 +36,7 @@ def detach():
     except OSError:
         numbers = range(1024)
     for number in numbers:
-        # Replaced and not closed: objects that have the number must not close what is opened after this.
+        # Replaced instead of closed: objects that have the number must not close files that are opened later.
         if number != null:
             try:
                 os.fstat(number)
@@ -43,24 +45,30 @@ def detach():
                 continue
 
 
-def watch(book, identity, run, textfile_dir, every_s):
-    """What the process does; BOOK(patience in seconds) is the ledger."""
+def watch(ledger, identity, run, textfile_dir, every_s):
+    """Write heartbeats, then close the report. LEDGER(patience in seconds) returns the ledger."""
     output = closer.output_of(identity["pid"])
-    if not heartbeat.serve(book(PATIENCE_S), identity, run, every_s):
+    if not heartbeat.keep_alive(ledger(PATIENCE_S), identity, run, every_s):
         return
-    lines = closer.close(book(CLOSING_PATIENCE_S), run, identity, textfile_dir)
+    lines = closer.close(ledger(CLOSING_PATIENCE_S), run, identity, textfile_dir)
     if lines and output is not None:
         closer.speak(output, lines)
 
 
-def start(book, identity, run, textfile_dir="", every_s=owner.HEARTBEAT_S):
-    """Leave such a process behind; its pid."""
-    url = book.store.url.render_as_string(hide_password=False)
+def start(ledger, identity, run, textfile_dir="", every_s=owner.HEARTBEAT_S):
+    """Start the process; return its pid."""
+    url = ledger.store.url.render_as_string(hide_password=False)
     pid = os.fork()
     if pid:
         return pid
     try:
         detach()
-        watch(lambda patience_s: ledger.Ledger(book.artifact_dir, book.rollout_id, url, patience_s), identity, run, textfile_dir, every_s)
+        watch(
+            lambda patience_s: Ledger(ledger.artifact_dir, ledger.rollout_id, url, patience_s),
+            identity,
+            run,
+            textfile_dir,
+            every_s,
+        )
     finally:
         os._exit(0)

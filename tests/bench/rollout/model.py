@@ -41,7 +41,7 @@ class Indexed(state.Nodes):
         found = [self._nodes[name] for what in states for name in self._in.get(what, ())]
         return sorted(found, key=lambda node: (node.position is None, node.position or 0, node.name))
 
-    def suspects(self):
+    def orphaned(self):
         return []
 
     def canaries(self):

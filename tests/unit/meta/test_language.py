@@ -31,7 +31,27 @@ PLACES = (
     "plugins/module_utils/_packages/package*.py",
     "plugins/plugin_utils/_report/*.py",
     "plugins/plugin_utils/_capacity/*.py",
+    "plugins/plugin_utils/_ledger/*.py",
+    "plugins/plugin_utils/_rollout/*.py",
+    "plugins/plugin_utils/_rollout_report/*.py",
+    "plugins/plugin_utils/_rollout_action.py",
+    "plugins/action/rollout_*.py",
+    "plugins/callback/rollout_progress.py",
+    "plugins/modules/rollout_*.py",
+    "plugins/doc_fragments/_attributes.py",
+    "docs/runbooks/3am.md",
+    "docs/runbooks/rollout.md",
+    "docs/runbooks/upgrade.md",
+    "tests/unit/plugins/plugin_utils/views.py",
+    "tests/unit/plugins/plugin_utils/_ledger/*.py",
+    "tests/unit/plugins/plugin_utils/_rollout/*.py",
+    "tests/unit/plugins/plugin_utils/_rollout_report/*.py",
 )
+# Phrases that stay in one file, since ledgers and reports of earlier versions have them.
+STORED = {
+    "plugins/plugin_utils/_ledger/keys.py": {"suspect"},
+    "tests/unit/plugins/plugin_utils/_ledger/test_ledger.py": {"suspect"},
+}
 # Places whose docstrings say "Return ...", not what, whether or who.
 DECLARATIVE = (
     "plugins/module_utils/_kernel/*.py",
@@ -40,6 +60,15 @@ DECLARATIVE = (
     "plugins/module_utils/_packages/*.py",
     "plugins/plugin_utils/_report/*.py",
     "plugins/plugin_utils/_capacity/*.py",
+    "plugins/plugin_utils/_ledger/*.py",
+    "plugins/plugin_utils/_rollout/*.py",
+    "plugins/plugin_utils/_rollout_report/*.py",
+    "plugins/plugin_utils/_rollout_action.py",
+    "plugins/action/rollout_*.py",
+    "plugins/modules/rollout_*.py",
+    "tests/unit/plugins/plugin_utils/_ledger/*.py",
+    "tests/unit/plugins/plugin_utils/_rollout/*.py",
+    "tests/unit/plugins/plugin_utils/_rollout_report/*.py",
 )
 
 
@@ -67,8 +96,15 @@ def test_a_phrase_is_found_across_lines_and_not_inside_a_word():
 def test_words_of_the_glossary_are_used(place):
     paths = sorted(ROOT.glob(place))
     assert paths, "nothing is there any more"
-    wrong = {str(path.relative_to(ROOT)): found(path.read_text(encoding="utf-8"), glossary()) for path in paths}
+    names = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in paths}
+    wrong = {name: set(found(text, glossary())) - STORED.get(name, set()) for name, text in names.items()}
     assert {name: phrases for name, phrases in wrong.items() if phrases} == {}
+
+
+@pytest.mark.parametrize("name", sorted(STORED))
+def test_a_stored_phrase_is_still_in_its_file(name):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    assert set(found(text, STORED[name])) == STORED[name], "the exception is not needed any more"
 
 
 def questions(text):

@@ -65,7 +65,7 @@ def test_a_node_that_could_keep_no_notes_is_refused_ahead_of_its_upgrade_and_oth
     staged = fleet.run("prestage")
     assert staged.rc == 2 and "state is no directory. An upgrade keeps its notes in" in staged.output
     planned = fleet.run("upgrade", "--check", rollout_failure_budget=2)
-    assert "left out: a1, failed, could not be examined: the node's own notes of the rollout could not be kept" in planned.output
+    assert "left out: a1, failed, could not be examined: its state directory has no room" in planned.output
     assert "1. a2: driver" in planned.output
 
 

@@ -61,15 +61,34 @@ def within(fleet, budget):
     ("fields", "budget", "state", "reason", "stopped"),
     [
         pytest.param(
-            {"unreachable_at": "gpu_health"}, 2, "lost", "stopped answering, or its tasks broke off, in step evidence", BUDGET, id="unreachable at once",
+            {"unreachable_at": "gpu_health"},
+            2,
+            "lost",
+            "stopped answering, or its tasks were interrupted, in step evidence",
+            BUDGET,
+            id="unreachable at once",
             marks=ALSO_NEWEST,
         ),
-        pytest.param({"dies_with": [NEW]}, 3, "lost", "and then it could not be reached", BUDGET, id="unreachable after reboot"),
         pytest.param(
-            {"half_installs": [NEW], "cannot_install": [OLD]}, 3, "quarantined", "the build of 2.0.1 failed; it was not put back",
-            r"stop \(a[12], a[12] failed in the same way \(install: the build of ", id="failure inside a rescue", marks=ALSO_NEWEST,
+            {"dies_with": [NEW]}, 3, "lost", "and then it could not be reached", BUDGET, id="unreachable after reboot"
         ),
-        pytest.param({"sick_with": [NEW]}, 2, "rolled_back", "GPU 3 does not answer with driver 2.0.1", BUDGET, id="every host failing"),
+        pytest.param(
+            {"half_installs": [NEW], "cannot_install": [OLD]},
+            3,
+            "quarantined",
+            "the build of 2.0.1 failed; its rollback failed",
+            r"stop \(a[12], a[12] failed in the same way \(install: the build of ",
+            id="failure inside a rescue",
+            marks=ALSO_NEWEST,
+        ),
+        pytest.param(
+            {"sick_with": [NEW]},
+            2,
+            "rolled_back",
+            "GPU 3 does not answer with driver 2.0.1",
+            BUDGET,
+            id="every host failing",
+        ),
     ],
 )
 def test_when_all_nodes_are_bad_in_the_same_way(fleet, fields, budget, state, reason, stopped):

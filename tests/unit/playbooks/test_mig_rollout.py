@@ -10,7 +10,7 @@ import json
 import os
 import signal
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import host_tasks
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.test_upgrade_course import wait_for
 
@@ -110,8 +110,8 @@ def test_a_layout_goes_over_a_fleet_and_back(fleet):
     assert fleet.read("c1")["kube"] == [["drained", False], ["resumed", True]], "a device plugin does not see that a layout changed"
     assert kept(fleet, "a1") == {"config": HALVES, "config_name": "halves"}
     assert kept(fleet, "a4")["layout"][0] == {"gpus": ["GPU-a"], "mig_enabled": True, "mig_devices": {"1g.10gb": 7}}
-    book = ledger.Ledger(str(fleet.artifacts), "mig-halves", "")
-    assert all(book.load(name, "health-after")["verdict"] == "pass" for name in ("a1", "a2", "a4", "c1"))
+    ledger = Ledger(str(fleet.artifacts), "mig-halves", "")
+    assert all(ledger.load(name, "health-after")["verdict"] == "pass" for name in ("a1", "a2", "a4", "c1"))
 
     # What has it is left alone, the nodes that were put back too once they are left out.
     fleet.change("u1", unreachable=False)
@@ -185,8 +185,8 @@ def test_another_controller_goes_on_where_the_first_one_died_and_what_is_left_of
     assert result.rc == 2 and recorded(fleet) == {"k1": "done", "k2": "rolled_back", "s1": "done", "s2": "done", "s3": "done"}, result.output
     assert [(fleet.read(name)["mig_now"], fleet.read(name)["running"]) for name in fleet.names] == [
         (devices, [PERSISTENCED]) for devices in (2, 7, 2, 2, 2)]
-    book = ledger.Ledger(str(fleet.artifacts), "mig-halves", "")
-    assert {book.load(name, "health-after")["verdict"] for name in fleet.names} == {"pass"}
+    ledger = Ledger(str(fleet.artifacts), "mig-halves", "")
+    assert {ledger.load(name, "health-after")["verdict"] for name in fleet.names} == {"pass"}
     assert not [line for name in fleet.names for line in fleet.read(name)["log"] if line.startswith(UNTOUCHED)]
 
     # The node is no longer the first controller's: it serves, or an operator is at work on it.

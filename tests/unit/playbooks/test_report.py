@@ -34,7 +34,7 @@ def found(fleet, rollout="upgrade-" + NEW):
 
 def told_how_to_go_on(fleet):
     """Whether the process that watched the first playbook has closed its report and said so, which is the last that it does."""
-    return "To go on, run the same command again" in (fleet.directory / "output0").read_text()
+    return "To continue, run the same command again" in (fleet.directory / "output0").read_text()
 
 
 @pytest.mark.parametrize("limited", [False, True], ids=["list", "limit"])
@@ -83,7 +83,7 @@ def test_an_interruption_says_which_command_goes_on(fleet):
         fleet.change("a1", waits_in_install=False)
         output = fleet.ended(process)
     assert found(fleet)["verdict"] == "incomplete" and found(fleet)["finished"] is None
-    assert "(Ctrl-C), the same command goes on with rollout upgrade-" + NEW in output.partition("a1: install")[0], "before, for who reads along"
+    assert "(Ctrl-C), the same command continues rollout upgrade-" + NEW in output.partition("a1: install")[0], "before, for who reads along"
     said = output.partition("User interrupted execution")[2]
     assert re.search(r"^a1 +down ", said, re.M) and "run the same command again" in said.splitlines()[-1], "and when it happened"
 
@@ -100,7 +100,7 @@ def test_what_stops_a_rollout_is_told_and_no_healthy_node_fails_for_it(fleet):
     assert "No further node starts: the failure budget of 1 is spent by a1." in before, "when it happened, and not only at the end"
     said = last_words(result.output)
     assert "No further node starts: the failure budget of 1 is spent by a1." in said
-    assert "a1 (rolled back): Nothing tonight" in said and "run the same playbook again to go on" in said
+    assert "a1 (rolled back): Nothing is urgent" in said and "run the same playbook again to continue" in said
 
     again = fleet.run("upgrade", "--limit", "a2")
     assert again.rc == 0 and recap(again.output) == {"a2": (0, 0)} and fleet.touched() == ["a1", "a2"]

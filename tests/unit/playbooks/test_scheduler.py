@@ -139,7 +139,7 @@ def test_a_node_that_its_scheduler_does_not_take_back_is_put_back_by_the_next_ru
     for name in fleet.names:
         assert fleet.slurm(name)[0] == "IDLE" and fleet.read(name)["log"].count("installed " + NEW) == 1
     assert fleet.slurm("a1")[2] == [DRAIN, "resume"], "it had nothing to do but to serve"
-    assert "a1: driver 1.0.1 -> 2.0.1, tried again after: its schedulers did not take it back" in result.output
+    assert "a1: driver 1.0.1 -> 2.0.1, retried after: the resume in its schedulers failed" in result.output
 
 
 def test_slurm_that_cannot_be_asked_is_told_before_anything_is_done(fleet):

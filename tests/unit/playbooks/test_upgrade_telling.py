@@ -44,7 +44,7 @@ def test_everybody_is_told_and_no_secret_is_written_anywhere(fleet, server):
     for path in fleet.artifacts.rglob("*"):
         assert not path.is_file() or b"s3cr3t" not in path.read_bytes(), path
     shown = [line for line in result.output.splitlines() if re.match(r"\d/1 done, ", line)]
-    assert re.fullmatch(r"0/1 done, 0 failed, 1 in flight, 0 to go, about \S+ min left \(not less than \S+ min\) \| a1: leave to drain", shown[0])
+    assert re.fullmatch(r"0/1 done, 0 failed, 1 in flight, 0 to go, about \S+ min left \(at least \S+ min\) \| a1: ticket to drain", shown[0])
     assert shown[-1].startswith("0/1 done, 1 failed, 0 in flight, 0 to go | ") and "a1: failed" in shown[-1]
 
 

@@ -34,10 +34,10 @@ def progress():
 
 def test_where_it_stands_and_when_it_will_be_over(progress):
     first = progress.line("a1", "rollout_gate", gate())
-    assert first == "1/4 done, 0 failed, 1 in flight, 2 to go, about 30 min left (not less than 30 min) | a1: leave to drain"
+    assert first == "1/4 done, 0 failed, 1 in flight, 2 to go, about 30 min left (at least 30 min) | a1: ticket to drain"
     progress.at.now = 100.0
     line = progress.line("a1", "rollout_step", {"progress": "[1/4] a1: done", "state": "done", "numbers": numbers(counts={"pending": 2, "done": 2})})
-    assert line == "2/4 done, 0 failed, 0 in flight, 2 to go, about 3 min left (not less than 3 min) | [1/4] a1: done"
+    assert line == "2/4 done, 0 failed, 0 in flight, 2 to go, about 3 min left (at least 3 min) | [1/4] a1: done"
 
 
 def test_a_node_that_failed_tells_nothing_of_how_long_nodes_take(progress):
@@ -78,5 +78,5 @@ def test_both_shapes_of_a_result_are_read_and_stdout_stays_clean(new, capsys):
     other = types.SimpleNamespace(_task=types.SimpleNamespace(action="ansible.builtin.debug"), _host=host, _result=gate())
     callback.v2_runner_on_ok(other)
     out, err = capsys.readouterr()
-    assert out == "" and err.count("a1: leave to drain") == 1
+    assert out == "" and err.count("a1: ticket to drain") == 1
     assert callback.CALLBACK_TYPE == "notification" and callback.CALLBACK_NEEDS_ENABLED

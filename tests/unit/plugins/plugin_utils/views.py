@@ -12,12 +12,19 @@ LATER = "2030-01-01T00:00:00.000Z"
 TIME = "2026-01-01T00:00:%02d.000Z"
 
 
-def view_of(states, suspects=(), canaries=(), domains=None, failures=None, window=None, **policy):
+def view_of(states, orphaned=(), canaries=(), domains=None, failures=None, window=None, **policy):
     """A rollout whose nodes are in the STATES of a dictionary, in its order."""
     view = state.Rollout(rollout_id="x", run="r", sha256="f" * 64, policy=limits.complete(policy, max(10, len(states))), total=len(states), window=window)
     for number, (name, value) in enumerate(states.items()):
-        node = state.Node(name, value, number, suspect=name in suspects, canary=name in canaries, domains=(domains or {}).get(name, {}))
-        if value in state.IN_FLIGHT and name not in suspects:
+        node = state.Node(
+            name,
+            value,
+            number,
+            orphaned=name in orphaned,
+            canary=name in canaries,
+            domains=(domains or {}).get(name, {}),
+        )
+        if value in state.IN_FLIGHT and name not in orphaned:
             phase = state.DRAIN if value == "draining" else state.DOWN
             node.ticket = state.Ticket("t-" + name, phase, TIME % 0, LATER, view.sha256)
         if value in state.FAILED:

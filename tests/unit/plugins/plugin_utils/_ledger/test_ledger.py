@@ -17,7 +17,8 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, state, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger as ledger_module
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan_text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import plan as planning
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
@@ -30,8 +31,8 @@ sqlalchemy = pytest.importorskip("sqlalchemy", reason="ansible-test's environmen
 
 
 @pytest.fixture
-def book(tmp_path, url):
-    return ledger.Ledger(str(tmp_path), "r1", url)
+def ledger(tmp_path, url):
+    return ledger_module.Ledger(str(tmp_path), "r1", url)
 
 
 def plan(transaction, *names, run="r", racks=1, **states):
@@ -45,73 +46,92 @@ def go(transaction, name, phase="drain"):
     transaction.append("grant", run="r", node=name, phase=phase, ticket="t", expires=LATER)
 
 
-def test_reading_a_rollout_that_was_never_planned_makes_nothing(book, tmp_path):
-    assert book.view().run is None
-    assert book.events() == [] and book.owner() is None and book.last_id() is None and book.load("a", "baseline") is None
+def test_reading_a_rollout_that_was_never_planned_makes_nothing(ledger, tmp_path):
+    assert ledger.view().run is None
+    assert (
+        ledger.events() == []
+        and ledger.owner() is None
+        and ledger.last_id() is None
+        and ledger.load("a", "baseline") is None
+    )
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_was_written_is_there_for_the_next_one(book, tmp_path, url):
-    book.transact(lambda transaction: plan(transaction, "a", "b"))
-    book.transact(lambda transaction: go(transaction, "a"))
-    other = ledger.Ledger(str(tmp_path), "r1", url)
+def test_what_was_written_is_there_for_the_next_one(ledger, tmp_path, url):
+    ledger.transact(lambda transaction: plan(transaction, "a", "b"))
+    ledger.transact(lambda transaction: go(transaction, "a"))
+    other = ledger_module.Ledger(str(tmp_path), "r1", url)
     assert [(node.name, node.state, node.position) for node in other.view().nodes.everything()] == [("a", "draining", 0), ("b", "pending", 1)]
     assert [event["event"] for event in other.events()] == ["plan", "grant"]
     assert all(event["time"].endswith("Z") for event in other.events())
     assert other.last_id() == "r1"
 
 
-def test_no_transaction_is_open_while_a_story_is_read(book, tmp_path, url, monkeypatch):
-    """Who makes a report of many events keeps no node from writing meanwhile."""
-    book.transact(lambda transaction: plan(transaction, "a", "b"))
+def test_no_transaction_is_open_while_a_story_is_read(ledger, tmp_path, url, monkeypatch):
+    """A report of many events does not keep nodes from writing meanwhile."""
+    ledger.transact(lambda transaction: plan(transaction, "a", "b"))
     for number in range(5):
-        book.transact(lambda transaction, number=number: transaction.append("step", run="r", node="a", step="drain", detail=str(number)))
-    writer, taken, real = ledger.Ledger(str(tmp_path), "r1", url, patience_s=1.0), [], ledger.json.loads
+        ledger.transact(
+            lambda transaction, number=number: transaction.append(
+                "step", run="r", node="a", step="drain", detail=str(number)
+            )
+        )
+    writer, taken, real = ledger_module.Ledger(str(tmp_path), "r1", url, patience_s=1.0), [], ledger_module.json.loads
 
     def loads(body):
         if len(taken) < 4:
             taken.append(None)
-            monkeypatch.setattr(ledger.json, "loads", real)
+            monkeypatch.setattr(ledger_module.json, "loads", real)
             writer.transact(lambda transaction: transaction.append("control", run="r", verb="pause", user="kim", reason="x"))
-            monkeypatch.setattr(ledger.json, "loads", loads)
+            monkeypatch.setattr(ledger_module.json, "loads", loads)
         return real(body)
 
-    monkeypatch.setattr(ledger, "CHUNK", 2)
-    monkeypatch.setattr(ledger.json, "loads", loads)
-    found = book.events()
-    monkeypatch.setattr(ledger.json, "loads", real)
+    monkeypatch.setattr(ledger_module, "CHUNK", 2)
+    monkeypatch.setattr(ledger_module.json, "loads", loads)
+    found = ledger.events()
+    monkeypatch.setattr(ledger_module.json, "loads", real)
     assert len(taken) == 4
     assert [event["event"] for event in found[:6]] == ["plan"] + ["step"] * 5, "in order, and none twice"
     assert [event["detail"] for event in found[1:6]] == list("01234")
-    assert found == book.events()[:len(found)]
+    assert found == ledger.events()[:len(found)]
 
 
-def test_the_rows_are_what_the_events_amount_to(book):
-    book.transact(lambda transaction: plan(transaction, "a", "b", "c", c="skipped"))
-    book.transact(lambda transaction: go(transaction, "a"))
-    book.transact(lambda transaction: transaction.append("step", run="r", node="a", step="evidence"))
-    book.transact(lambda transaction: transaction.append("step", run="r", node="a", step="drain"))
-    book.transact(lambda transaction: go(transaction, "a", "down"))
-    book.transact(lambda transaction: transaction.append("control", run="r", verb="set_budget", user="kim", reason="x", policy={"max_down": 3}))
-    book.transact(lambda transaction: transaction.append("step_failed", run="r", node="a", reason="bad", failure="hard", signature="s"))
-    book.transact(lambda transaction: transaction.append("state", run="r", node="a", state="rolled_back"))
-    view, replayed = book.view(), state.reduce(book.events())
+def test_the_rows_are_what_the_events_amount_to(ledger):
+    ledger.transact(lambda transaction: plan(transaction, "a", "b", "c", c="skipped"))
+    ledger.transact(lambda transaction: go(transaction, "a"))
+    ledger.transact(lambda transaction: transaction.append("step", run="r", node="a", step="evidence"))
+    ledger.transact(lambda transaction: transaction.append("step", run="r", node="a", step="drain"))
+    ledger.transact(lambda transaction: go(transaction, "a", "down"))
+    ledger.transact(
+        lambda transaction: transaction.append(
+            "control", run="r", verb="set_budget", user="kim", reason="x", policy={"max_down": 3}
+        )
+    )
+    ledger.transact(
+        lambda transaction: transaction.append(
+            "step_failed", run="r", node="a", reason="bad", failure="hard", signature="s"
+        )
+    )
+    ledger.transact(lambda transaction: transaction.append("state", run="r", node="a", state="rolled_back"))
+    view, replayed = ledger.view(), state.reduce(ledger.events())
     assert [dataclasses.asdict(node) for node in view.nodes.everything()] == [dataclasses.asdict(node) for node in replayed.nodes.everything()]
-    assert {key: getattr(view, key) for key in ledger.HEAD} == {key: getattr(replayed, key) for key in ledger.HEAD}
+    assert {key: getattr(view, key) for key in ledger_module.HEAD} == {
+        key: getattr(replayed, key) for key in ledger_module.HEAD
+    }
     assert (view.nodes.get("a").state, view.nodes.get("a").failure, view.policy["max_down"]) == ("rolled_back", "hard", 3)
 
 
-def test_the_stored_nodes_answer_as_those_in_memory_do(book):
+def test_the_stored_nodes_answer_as_those_in_memory_do(ledger):
     names = ["n%02d" % number for number in range(30)]
-    book.transact(lambda transaction: plan(transaction, *names, racks=3, n03="lost", n04="skipped"))
-    book.transact(lambda transaction: [go(transaction, name) for name in names[:3]])
+    ledger.transact(lambda transaction: plan(transaction, *names, racks=3, n03="lost", n04="skipped"))
+    ledger.transact(lambda transaction: [go(transaction, name) for name in names[:3]])
 
     def compare(transaction):
         # Some of what is asked for is only changed in this transaction.
         transaction.append("state", run="r", node="n00", state="done")
         go(transaction, "n05")
         stored = transaction.view.nodes
-        memory = state.reduce(book.events() + transaction.added).nodes
+        memory = state.reduce(ledger.events() + transaction.added).nodes
         assert stored.count() == memory.count()
         for present in (None, set(), {"n01", "n04", "n05", "n06", "n10", "n29", "stranger"}, set(names)):
             for barred in (None, lambda places: True, lambda places: places["rack"] == "r1", lambda places: places["rack"] == "r0"):
@@ -121,17 +141,31 @@ def test_the_stored_nodes_answer_as_those_in_memory_do(book):
             assert [node.name for node in stored.having(*states)] == [node.name for node in memory.having(*states)]
         assert [node.name for node in stored.everything()] == [node.name for node in memory.everything()]
         assert [stored.get(name).state for name in names] == [memory.get(name).state for name in names]
-        assert stored.get("stranger") is None and stored.suspects() == [] and stored.canaries() == []
+        assert stored.get("stranger") is None and stored.orphaned() == [] and stored.canaries() == []
 
-    events = book.events()
-    book.events = lambda: events  # SQLite lets nobody look while the transaction is open
-    book.transact(compare)
+    events = ledger.events()
+    ledger.events = lambda: events  # SQLite allows no other reader while the transaction is open
+    ledger.transact(compare)
+
+
+def test_the_flag_of_an_orphaned_node_is_stored_under_the_name_that_earlier_versions_gave_it(ledger):
+    """A column and a key of the row: another name would hide the orphaned nodes of a ledger that is there already."""
+    ledger.transact(lambda transaction: plan(transaction, "a", "b"))
+    ledger.transact(lambda transaction: go(transaction, "a"))
+    nodes = {"a": {"state": "pending", "suspect": True}, "b": {"state": "pending"}}
+    ledger.transact(lambda transaction: transaction.append(
+        "plan", run="s", target="2.0", sha256="f" * 64, order=["a", "b"], nodes=nodes, policy=limits.complete({}, 10)))
+    with ledger.store.reading() as connection:
+        rows = connection.exec_driver_sql("SELECT name, suspect, body FROM gpufleet_node ORDER BY name").all()
+    assert [(name, bool(flag), ledger_module.json.loads(body)["suspect"]) for name, flag, body in rows] == [
+        ("a", True, True), ("b", False, False)]
+    assert ledger.look(lambda view: [node.name for node in view.nodes.orphaned()]) == ["a"]
 
 
 @pytest.mark.parametrize("batch", [1, 3, 8, 100])
-def test_those_that_wait_are_read_in_batches_and_none_is_missed(book, monkeypatch, batch):
-    monkeypatch.setattr(ledger, "BATCH", batch)
-    test_the_stored_nodes_answer_as_those_in_memory_do(book)
+def test_those_that_wait_are_read_in_batches_and_none_is_missed(ledger, monkeypatch, batch):
+    monkeypatch.setattr(ledger_module, "BATCH", batch)
+    test_the_stored_nodes_answer_as_those_in_memory_do(ledger)
 
 
 NAMES = ["n%03d" % number for number in range(400)]
@@ -163,29 +197,35 @@ WINDOW, WAVES, CAPS = {"max_down": 5}, {"max_down": 5, "waves": [10]}, {"max_dow
         pytest.param(CAPS, NAMES, racks(340, 2), "wait", "n001, n003, n005, n007", id="caps-one-of-two-racks-full"),
     ],
 )
-def test_what_a_turn_of_the_gate_reads_does_not_grow_with_those_that_wait(book, monkeypatch, policy, present, places, answer, first):
+def test_what_a_turn_of_the_gate_reads_does_not_grow_with_those_that_wait(
+    ledger, monkeypatch, policy, present, places, answer, first
+):
     """Rows and calls are counted, and not time: 350 nodes are before the one that asks, and the first of them is down."""
-    monkeypatch.setattr(ledger, "BATCH", 10)
+    monkeypatch.setattr(ledger_module, "BATCH", 10)
     nodes = {name: {"state": "pending", "from": "1.0", "to": "2.0", "domains": places[name]} for name in NAMES}
     complete = limits.complete(policy, len(NAMES))
     event = {"run": "r", "rollout_id": "r1", "target": "2.0", "order": NAMES, "nodes": nodes, "policy": complete, "sha256": "f"}
-    book.transact(lambda transaction: transaction.append("plan", **event))
-    book.transact(lambda transaction: [go(transaction, NAMES[0], phase) for phase in ("drain", "down")])
-    batches, one, rows, asked = ledger.StoredNodes._waiting, ledger.StoredNodes.get, [], []
-    monkeypatch.setattr(ledger.StoredNodes, "_waiting", lambda self, *given: rows.append(batches(self, *given)) or rows[-1])
-    monkeypatch.setattr(ledger.StoredNodes, "get", lambda self, name: asked.append(name) or one(self, name))
-    decision = book.look(lambda view: gate.decide(view, state.DRAIN, NAMES[350], present))
+    ledger.transact(lambda transaction: transaction.append("plan", **event))
+    ledger.transact(lambda transaction: [go(transaction, NAMES[0], phase) for phase in ("drain", "down")])
+    batches, one, rows, asked = ledger_module.StoredNodes._waiting, ledger_module.StoredNodes.get, [], []
+    monkeypatch.setattr(
+        ledger_module.StoredNodes, "_waiting", lambda self, *given: rows.append(batches(self, *given)) or rows[-1]
+    )
+    monkeypatch.setattr(ledger_module.StoredNodes, "get", lambda self, name: asked.append(name) or one(self, name))
+    decision = ledger.look(lambda view: gate.decide(view, state.DRAIN, NAMES[350], present))
     assert decision.answer == answer and first in decision.reason, decision
-    assert len(rows) <= 3 and sum(len(batch) for batch in rows) <= 3 * ledger.BATCH
+    assert len(rows) <= 3 and sum(len(batch) for batch in rows) <= 3 * ledger_module.BATCH
     assert asked == [NAMES[350]], "no other node is read, for its failure domains neither"
 
 
-def test_a_ledger_of_an_earlier_version_goes_on_and_gets_its_column_with_the_first_that_is_written(book, tmp_path, url, monkeypatch):
+def test_a_ledger_of_an_earlier_version_goes_on_and_gets_its_column_with_the_first_that_is_written(
+    ledger, tmp_path, url, monkeypatch
+):
     """Its rows say nothing of failure domains: those are asked of the nodes, until a row is written again."""
-    monkeypatch.setattr(ledger, "BATCH", 2)
+    monkeypatch.setattr(ledger_module, "BATCH", 2)
     names = ["n%02d" % number for number in range(12)]
-    book.transact(lambda transaction: plan(transaction, *names, racks=2))
-    with book.store.engine.begin() as connection:
+    ledger.transact(lambda transaction: plan(transaction, *names, racks=2))
+    with ledger.store.engine.begin() as connection:
         for statement in ("DROP INDEX gpufleet_node_place", "ALTER TABLE gpufleet_node DROP COLUMN domains",
                           "CREATE INDEX gpufleet_node_state ON gpufleet_node (rollout_id, state)",
                           "DELETE FROM gpufleet_meta WHERE name = 'node_domains'"):
@@ -201,7 +241,7 @@ def test_a_ledger_of_an_earlier_version_goes_on_and_gets_its_column_with_the_fir
         return [list(view.nodes.waiting_before(9, present, lambda places: places["rack"] == "r0")) for present in (None, {"n01", "n04", "n07"})]
 
     before, expected = (False, ["gpufleet_node_state"]), [["n01", "n03", "n05", "n07"], ["n01", "n07"]]
-    old = ledger.Ledger(str(tmp_path), "r1", url)
+    old = ledger_module.Ledger(str(tmp_path), "r1", url)
     assert old.look(waiting) == expected and columns(old) == before, "who only reads changes no ledger"
 
     def fail(transaction):
@@ -211,19 +251,19 @@ def test_a_ledger_of_an_earlier_version_goes_on_and_gets_its_column_with_the_fir
     with pytest.raises(RuntimeError):
         old.transact(fail)
     assert columns(old) == before, "all of a transaction or nothing"
-    assert ledger.Ledger(str(tmp_path), "r1", url).look(waiting) == expected
-    writer = ledger.Ledger(str(tmp_path), "r1", url)
+    assert ledger_module.Ledger(str(tmp_path), "r1", url).look(waiting) == expected
+    writer = ledger_module.Ledger(str(tmp_path), "r1", url)
     assert writer.transact(lambda transaction: go(transaction, "n01") or waiting(transaction.view)) == [["n03", "n05", "n07"], ["n07"]]
     assert columns(writer) == (True, ["gpufleet_node_place"])
-    later = ledger.Ledger(str(tmp_path), "r1", url)
+    later = ledger_module.Ledger(str(tmp_path), "r1", url)
     assert later.look(waiting) == [["n03", "n05", "n07"], ["n07"]] and later.view().nodes.get("n01").state == "draining"
     later.transact(lambda transaction: go(transaction, "n00"))
     later.transact(lambda transaction: [transaction.append("state", run="r", node=name, state="pending") for name in ("n00", "n01")])
     assert later.look(waiting) == expected, "rows with and without the column"
 
 
-def test_nothing_is_written_when_the_work_raises(book):
-    book.transact(lambda transaction: plan(transaction, "a"))
+def test_nothing_is_written_when_the_work_raises(ledger):
+    ledger.transact(lambda transaction: plan(transaction, "a"))
 
     def fail(transaction):
         go(transaction, "a")
@@ -231,36 +271,38 @@ def test_nothing_is_written_when_the_work_raises(book):
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        book.transact(fail)
-    assert book.view().nodes.get("a").state == "pending"
-    assert len(book.events()) == 1 and book.load("a", "baseline") is None
+        ledger.transact(fail)
+    assert ledger.view().nodes.get("a").state == "pending"
+    assert len(ledger.events()) == 1 and ledger.load("a", "baseline") is None
 
 
 def _count_up(directory, url, times):
-    book = ledger.Ledger(directory, "r1", url)
+    ledger = ledger_module.Ledger(directory, "r1", url)
 
     def add(transaction):
         node = transaction.view.nodes.get("a")
         transaction.append("step", run="r", node="a", step="evidence", detail=str(len(node.steps)))
 
     for dummy in range(times):
-        book.transact(add)
+        ledger.transact(add)
 
 
-def test_writers_beside_each_other_lose_nothing(book, tmp_path, url):
-    book.transact(lambda transaction: plan(transaction, "a"))
+def test_writers_beside_each_other_lose_nothing(ledger, tmp_path, url):
+    ledger.transact(lambda transaction: plan(transaction, "a"))
     writers = [multiprocessing.get_context("fork").Process(target=_count_up, args=(str(tmp_path), url, 10)) for dummy in range(4)]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join()
         assert writer.exitcode == 0
-    assert [step.detail for step in book.view().nodes.get("a").steps] == [str(number) for number in range(40)]
+    assert [step.detail for step in ledger.view().nodes.get("a").steps] == [str(number) for number in range(40)]
 
 
 def test_two_that_begin_an_empty_ledger_at_once_make_one(tmp_path, url):
     def begin(results):
-        ledger.Ledger(str(tmp_path), "r1", url).transact(lambda transaction: results.append(transaction.view.run))
+        ledger_module.Ledger(str(tmp_path), "r1", url).transact(
+            lambda transaction: results.append(transaction.view.run)
+        )
 
     results = []
     threads = [threading.Thread(target=begin, args=(results,)) for dummy in range(4)]
@@ -271,8 +313,8 @@ def test_two_that_begin_an_empty_ledger_at_once_make_one(tmp_path, url):
     assert results == [None] * 4
 
 
-def test_a_writer_that_is_killed_leaves_all_of_it_or_nothing(book, tmp_path, url):
-    book.transact(lambda transaction: plan(transaction, "a"))
+def test_a_writer_that_is_killed_leaves_all_of_it_or_nothing(ledger, tmp_path, url):
+    ledger.transact(lambda transaction: plan(transaction, "a"))
 
     def die():
         def work(transaction):
@@ -280,61 +322,61 @@ def test_a_writer_that_is_killed_leaves_all_of_it_or_nothing(book, tmp_path, url
             transaction.view.nodes.flush()
             os.kill(os.getpid(), signal.SIGKILL)
 
-        ledger.Ledger(str(tmp_path), "r1", url).transact(work)
+        ledger_module.Ledger(str(tmp_path), "r1", url).transact(work)
 
     process = multiprocessing.get_context("fork").Process(target=die)
     process.start()
     process.join()
     assert process.exitcode == -signal.SIGKILL
-    assert book.view().nodes.get("a").state == "pending" and len(book.events()) == 1
-    book.transact(lambda transaction: go(transaction, "a"))
-    assert book.view().nodes.get("a").state == "draining"
+    assert ledger.view().nodes.get("a").state == "pending" and len(ledger.events()) == 1
+    ledger.transact(lambda transaction: go(transaction, "a"))
+    assert ledger.view().nodes.get("a").state == "draining"
 
 
-def test_documents_of_a_node(book):
-    book.transact(lambda transaction: transaction.save("gpu-1", "baseline", {"a": 1}))
-    book.transact(lambda transaction: transaction.save("gpu-1", "baseline", {"a": 2}))
-    assert book.load("gpu-1", "baseline") == {"a": 2}
-    assert book.load("gpu-1", "other") is None and book.load("gpu-2", "baseline") is None
+def test_documents_of_a_node(ledger):
+    ledger.transact(lambda transaction: transaction.save("gpu-1", "baseline", {"a": 1}))
+    ledger.transact(lambda transaction: transaction.save("gpu-1", "baseline", {"a": 2}))
+    assert ledger.load("gpu-1", "baseline") == {"a": 2}
+    assert ledger.load("gpu-1", "other") is None and ledger.load("gpu-2", "baseline") is None
 
 
-def test_rollouts_of_one_ledger_are_apart(book, tmp_path, url):
-    book.transact(lambda transaction: plan(transaction, "a"))
-    other = ledger.Ledger(str(tmp_path), "r2", url)
+def test_rollouts_of_one_ledger_are_apart(ledger, tmp_path, url):
+    ledger.transact(lambda transaction: plan(transaction, "a"))
+    other = ledger_module.Ledger(str(tmp_path), "r2", url)
     assert other.view().run is None
     time.sleep(0.002)
     other.transact(lambda transaction: plan(transaction, "a", "b"))
     other.transact(lambda transaction: go(transaction, "a"))
-    assert book.view().nodes.get("a").state == "pending"
-    assert book.last_id() == "r2"
-    assert book.transact(lambda transaction: transaction.shared("r2", ["a", "c"])) == ["a"]
+    assert ledger.view().nodes.get("a").state == "pending"
+    assert ledger.last_id() == "r2"
+    assert ledger.transact(lambda transaction: transaction.shared("r2", ["a", "c"])) == ["a"]
 
 
-def test_a_ledger_of_another_version_is_refused(book, url):
-    book.transact(lambda transaction: plan(transaction, "a"))
+def test_a_ledger_of_another_version_is_refused(ledger, url):
+    ledger.transact(lambda transaction: plan(transaction, "a"))
     engine = sqlalchemy.create_engine(url)
     with engine.begin() as connection:
         connection.execute(sqlalchemy.text("UPDATE gpufleet_meta SET value = '99'"))
-    with pytest.raises(store.StoreError, match="schema version 99, and this collection writes 1"):
-        book.view()
+    with pytest.raises(store.StoreError, match="schema version 99; expected 1"):
+        ledger.view()
 
 
 def test_a_server_that_is_away_for_a_while_is_waited_for(tmp_path, postgresql):
-    book = ledger.Ledger(str(tmp_path), "r1", postgresql.database("away"))
-    book.transact(lambda transaction: plan(transaction, "a"))
+    ledger = ledger_module.Ledger(str(tmp_path), "r1", postgresql.database("away"))
+    ledger.transact(lambda transaction: plan(transaction, "a"))
     postgresql.stop()
     back = threading.Timer(1.5, postgresql.start)
     back.start()
     try:
-        book.transact(lambda transaction: go(transaction, "a"))
+        ledger.transact(lambda transaction: go(transaction, "a"))
     finally:
         back.join()
-    assert book.view().nodes.get("a").state == "draining"
+    assert ledger.view().nodes.get("a").state == "draining"
 
 
 def test_a_server_that_goes_in_the_middle_is_asked_again(tmp_path, postgresql):
-    book = ledger.Ledger(str(tmp_path), "r1", postgresql.database("middle"))
-    book.transact(lambda transaction: plan(transaction, "a"))
+    ledger = ledger_module.Ledger(str(tmp_path), "r1", postgresql.database("middle"))
+    ledger.transact(lambda transaction: plan(transaction, "a"))
     tries = []
 
     def work(transaction):
@@ -345,23 +387,25 @@ def test_a_server_that_goes_in_the_middle_is_asked_again(tmp_path, postgresql):
             postgresql.start()
         return len(tries)
 
-    assert book.transact(work) == 2
-    assert [event["event"] for event in book.events()] == ["plan", "grant"]
+    assert ledger.transact(work) == 2
+    assert [event["event"] for event in ledger.events()] == ["plan", "grant"]
 
 
 def test_a_server_that_stays_away_is_an_error_and_no_decision(tmp_path, postgresql):
-    book = ledger.Ledger(str(tmp_path), "r1", postgresql.database("gone").replace("postgres@", "postgres:secret@"), patience_s=1)
+    ledger = ledger_module.Ledger(
+        str(tmp_path), "r1", postgresql.database("gone").replace("postgres@", "postgres:secret@"), patience_s=1
+    )
     postgresql.stop()
     try:
         with pytest.raises(store.StoreError, match="did not answer within 1 s.*Nothing was decided") as caught:
-            book.transact(lambda transaction: go(transaction, "a"))
+            ledger.transact(lambda transaction: go(transaction, "a"))
     finally:
         postgresql.start()
     assert "secret" not in str(caught.value)
 
 
-def test_a_commit_whose_answer_was_lost_is_not_made_twice(book, monkeypatch):
-    book.transact(lambda transaction: plan(transaction, "a"))
+def test_a_commit_whose_answer_was_lost_is_not_made_twice(ledger, monkeypatch):
+    ledger.transact(lambda transaction: plan(transaction, "a"))
     real, lost = sqlalchemy.engine.Connection.commit, []
 
     def commit(self):
@@ -371,19 +415,19 @@ def test_a_commit_whose_answer_was_lost_is_not_made_twice(book, monkeypatch):
             raise sqlalchemy.exc.OperationalError("COMMIT", {}, Exception("the connection was lost"))
 
     monkeypatch.setattr(sqlalchemy.engine.Connection, "commit", commit)
-    assert book.transact(lambda transaction: go(transaction, "a") or "answer") == "answer"
-    assert lost and [event["event"] for event in book.events()] == ["plan", "grant"]
+    assert ledger.transact(lambda transaction: go(transaction, "a") or "answer") == "answer"
+    assert lost and [event["event"] for event in ledger.events()] == ["plan", "grant"]
 
 
 def test_a_file_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "rollouts").write_text("in the way")
-    book = ledger.Ledger(str(tmp_path), "r1")
+    ledger = ledger_module.Ledger(str(tmp_path), "r1")
     with pytest.raises(store.StoreError, match="ledger.sqlite cannot be used"):
-        book.transact(lambda transaction: go(transaction, "a"))
+        ledger.transact(lambda transaction: go(transaction, "a"))
 
 
 def test_the_file_is_its_owners_alone(tmp_path):
-    ledger.Ledger(str(tmp_path), "r1").transact(lambda transaction: plan(transaction, "a"))
+    ledger_module.Ledger(str(tmp_path), "r1").transact(lambda transaction: plan(transaction, "a"))
     assert os.stat(tmp_path / "rollouts" / "ledger.sqlite").st_mode & 0o777 == 0o600
     assert os.stat(tmp_path / "rollouts").st_mode & 0o777 == 0o700
 
@@ -391,31 +435,31 @@ def test_the_file_is_its_owners_alone(tmp_path):
 @pytest.mark.parametrize(
     "bad, words",
     [
-        ("nonsense", "no database URL"),
-        ("mysql://u@h/d", "names the database mysql; sqlite and postgresql"),
+        ("nonsense", "not a database URL"),
+        ("mysql://u@h/d", "names the database mysql"),
         ("sqlite:///relative.sqlite", "expected an absolute path"),
         ("sqlite://", "expected an absolute path"),
-        ("postgresql+nothing://u:secret@h/d", "cannot|missing|no database"),
+        ("postgresql+nothing://u:secret@h/d", "cannot|missing|not a database"),
     ],
 )
 def test_a_url_that_is_no_ledger_is_refused_without_its_password(tmp_path, bad, words):
     with pytest.raises(store.StoreError, match=words) as caught:
-        ledger.Ledger(str(tmp_path), "r1", bad)
+        ledger_module.Ledger(str(tmp_path), "r1", bad)
     assert "secret" not in str(caught.value)
 
 
 def test_without_sqlalchemy_the_way_out_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(store, "sa", None)
     with pytest.raises(store.StoreError, match="needs the Python module SQLAlchemy"):
-        ledger.Ledger(str(tmp_path), "r1")
+        ledger_module.Ledger(str(tmp_path), "r1")
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", ".hidden", "-x", "a\n", None])
 def test_names_that_would_leave_the_directory_are_refused(tmp_path, name):
-    with pytest.raises(ledger.LedgerError):
-        ledger.Ledger(str(tmp_path), name)
-    with pytest.raises(ledger.LedgerError):
-        ledger.check_node(name)
+    with pytest.raises(ledger_module.LedgerError):
+        ledger_module.Ledger(str(tmp_path), name)
+    with pytest.raises(ledger_module.LedgerError):
+        ledger_module.check_node(name)
 
 
 @pytest.mark.parametrize("text", ["database or disk is full", "unable to open database file", "attempt to write a readonly database", "disk I/O error"])
@@ -429,90 +473,124 @@ def test_a_file_that_waiting_does_not_mend_is_told_at_once(tmp_path, text):
         broken._patiently(attempt)
 
 
-def planned_again(book, probes, policy=None, run="s", **arguments):
-    """What rollout_plan does in its transaction."""
+def planned_again(ledger, probes, policy=None, run="s", **arguments):
+    """Plan as rollout_plan does in its transaction."""
 
     def work(transaction):
         made = planning.build("2.0", probes, policy or limits.complete({}, len(probes)), transaction.view, **arguments)
         transaction.append("plan", run=run, **planning.event(made, "r1"))
         return made
 
-    return book.transact(work)
+    return ledger.transact(work)
 
 
-def test_two_that_were_lost_stop_the_next_run_too(book):
-    book.transact(lambda transaction: plan(transaction, "a", "b", "c"))
+def test_two_that_were_lost_stop_the_next_run_too(ledger):
+    ledger.transact(lambda transaction: plan(transaction, "a", "b", "c"))
     for name in "ab":
-        book.transact(lambda transaction, name=name: go(transaction, name))
-        book.transact(lambda transaction, name=name: transaction.append("state", run="r", node=name, state="lost", reason="gone", failure="lost"))
-    book.transact(lambda transaction: transaction.append("end", run="r"))
+        ledger.transact(lambda transaction, name=name: go(transaction, name))
+        ledger.transact(
+            lambda transaction, name=name: transaction.append(
+                "state", run="r", node=name, state="lost", reason="gone", failure="lost"
+            )
+        )
+    ledger.transact(lambda transaction: transaction.append("end", run="r"))
     found = [Probe("a", reachable=False), planning.Probe("b", reachable=False), planning.Probe("c", version="1.0")]
-    planned_again(book, found, limits.complete({"max_down": 4}, 3))
-    decision = book.look(lambda view: gate.decide(view, state.DRAIN, "c"))
+    planned_again(ledger, found, limits.complete({"max_down": 4}, 3))
+    decision = ledger.look(lambda view: gate.decide(view, state.DRAIN, "c"))
     assert decision.answer == "stop" and "the failure budget of 1 is spent by a, b" in decision.reason
 
 
-def test_the_share_of_failures_counts_every_node_that_ever_went(book):
+def test_the_share_of_failures_counts_every_node_that_ever_went(ledger):
     names = ["n%02d" % number for number in range(40)]
-    book.transact(lambda transaction: plan(transaction, *names))
+    ledger.transact(lambda transaction: plan(transaction, *names))
     for name in names[:20]:
-        book.transact(lambda transaction, name=name: go(transaction, name))
+        ledger.transact(lambda transaction, name=name: go(transaction, name))
         value = "rolled_back" if name in ("n00", "n01") else "done"
-        book.transact(lambda transaction, name=name, value=value: transaction.append("state", run="r", node=name, state=value, failure="hard"))
+        ledger.transact(
+            lambda transaction, name=name, value=value: transaction.append(
+                "state", run="r", node=name, state=value, failure="hard"
+            )
+        )
     found = [Probe(name, version="2.0" if "n01" < name < "n20" else "1.0") for name in names]
-    planned_again(book, found, limits.complete({"failure_budget": 9, "failure_percent": 10, "common_cause": 0}, 40))
-    view = book.view()
+    planned_again(ledger, found, limits.complete({"failure_budget": 9, "failure_percent": 10, "common_cause": 0}, 40))
+    view = ledger.view()
     assert (view.went, view.attempted) == (0, 20)
     assert gate.decide(view, state.DRAIN, "n20").answer == "go"
-    assert [event["event"] for event in book.events()].count("plan") == 2 and state.reduce(book.events()).attempted == 20
+    assert [event["event"] for event in ledger.events()].count("plan") == 2 and state.reduce(
+        ledger.events()
+    ).attempted == 20
 
 
-def test_a_pause_and_limits_and_skips_outlive_their_controller(book):
-    book.transact(lambda transaction: plan(transaction, "a", "b", "c", "d"))
-    book.transact(lambda transaction: go(transaction, "d"))
+def test_a_pause_and_limits_and_skips_outlive_their_controller(ledger):
+    ledger.transact(lambda transaction: plan(transaction, "a", "b", "c", "d"))
+    ledger.transact(lambda transaction: go(transaction, "d"))
     said = {"run": "r", "user": "kim", "reason": "why"}
-    book.transact(lambda transaction: transaction.append("control", verb="pause", **said))
-    book.transact(lambda transaction: transaction.append("control", verb="skip", node="b", **said))
-    book.transact(lambda transaction: transaction.append("control", verb="skip", node="d", **said))
-    book.transact(lambda transaction: transaction.append("control", verb="set_budget", policy={"max_down": 2, "node_s": 60}, **said))
+    ledger.transact(lambda transaction: transaction.append("control", verb="pause", **said))
+    ledger.transact(lambda transaction: transaction.append("control", verb="skip", node="b", **said))
+    ledger.transact(lambda transaction: transaction.append("control", verb="skip", node="d", **said))
+    ledger.transact(
+        lambda transaction: transaction.append(
+            "control", verb="set_budget", policy={"max_down": 2, "node_s": 60}, **said
+        )
+    )
     found = [Probe(name, version="1.0") for name in "abcd"]
-    made = planned_again(book, found, limits.complete({"max_down": 1, "node_s": 30}, 4))
+    made = planned_again(ledger, found, limits.complete({"max_down": 1, "node_s": 30}, 4))
     lines = "\n".join(plan_text.describe(made, "r1"))
     assert "paused by kim: why" in lines and "rollout_verb=resume" in lines
-    assert "max_down is 2, as set_budget left it, and not 1" in lines
-    assert "set_budget had node_s at 60 (not 900); rollout_node_s is given as 30 now, which holds" in lines
-    assert "left out: b, skipped, skipped by kim: why (rollout_control with rollout_verb=retry takes it back)" in lines
-    view = book.view()
+    assert "max_down is 2, as set by set_budget, and not 1" in lines
+    assert "set_budget had set node_s to 60 (it was 900); rollout_node_s is now given as 30" in lines
+    assert "left out: b, skipped, skipped by kim: why (to include it, rollout_control with rollout_verb=retry)" in lines
+    view = ledger.view()
     assert (view.paused, view.policy["max_down"], view.policy["node_s"]) == ("kim: why", 2, 30)
     assert (view.nodes.get("b").state, view.nodes.get("d").order) == ("skipped", "skipped by kim: why")
     assert gate.decide(view, state.DRAIN, "a").answer == "wait" and "paused by kim" in gate.decide(view, state.DRAIN, "a").reason
     # The run that took over dies as well.
-    planned_again(book, found, limits.complete({"max_down": 1, "node_s": 30}, 4), run="t")
-    assert (book.view().paused, book.view().policy["max_down"], book.view().nodes.get("b").state) == ("kim: why", 2, "skipped")
-    replayed = state.reduce(book.events())
-    assert {key: getattr(book.view(), key) for key in ledger.HEAD} == {key: getattr(replayed, key) for key in ledger.HEAD}
+    planned_again(ledger, found, limits.complete({"max_down": 1, "node_s": 30}, 4), run="t")
+    assert (ledger.view().paused, ledger.view().policy["max_down"], ledger.view().nodes.get("b").state) == (
+        "kim: why",
+        2,
+        "skipped",
+    )
+    replayed = state.reduce(ledger.events())
+    assert {key: getattr(ledger.view(), key) for key in ledger_module.HEAD} == {
+        key: getattr(replayed, key) for key in ledger_module.HEAD
+    }
     # One that came to its end has said its last word.
-    book.transact(lambda transaction: transaction.append("end", run="t"))
-    planned_again(book, found, run="u")
-    view = book.view()
+    ledger.transact(lambda transaction: transaction.append("end", run="t"))
+    planned_again(ledger, found, run="u")
+    view = ledger.view()
     assert (view.paused, view.policy["max_down"], view.nodes.get("b").state, view.changed) == ("", 1, "pending", {})
 
 
-def test_a_stop_whose_controller_died_waits_for_a_word(book):
-    book.transact(lambda transaction: plan(transaction, "a", "b"))
-    book.transact(lambda transaction: transaction.append("control", run="r", verb="stop", user="kim", reason="wrong version"))
-    planned_again(book, [Probe(name, version="1.0") for name in "ab"])
-    view = book.view()
+def test_a_stop_whose_controller_died_waits_for_a_word(ledger):
+    ledger.transact(lambda transaction: plan(transaction, "a", "b"))
+    ledger.transact(
+        lambda transaction: transaction.append("control", run="r", verb="stop", user="kim", reason="wrong version")
+    )
+    planned_again(ledger, [Probe(name, version="1.0") for name in "ab"])
+    view = ledger.view()
     assert view.stopped == "" and gate.decide(view, state.DRAIN, "a") == gate.Decision("wait", "paused by kim: wrong version (it was a stop)")
-    book.transact(lambda transaction: transaction.append("control", run="s", verb="resume", user="kim", reason="the right one now"))
-    assert gate.decide(book.view(), state.DRAIN, "a").answer == "go"
+    ledger.transact(
+        lambda transaction: transaction.append(
+            "control", run="s", verb="resume", user="kim", reason="the right one now"
+        )
+    )
+    assert gate.decide(ledger.view(), state.DRAIN, "a").answer == "go"
 
 
-def test_a_node_that_drained_and_was_paused_for_hours_is_pending_again(book):
-    book.transact(lambda transaction: plan(transaction, "a"))
+def test_a_node_that_drained_and_was_paused_for_hours_is_pending_again(ledger):
+    ledger.transact(lambda transaction: plan(transaction, "a"))
     now = datetime.datetime.now(datetime.timezone.utc)
-    book.transact(lambda transaction: transaction.append("grant", run="r", node="a", phase="drain", ticket="t",
-                                                         expires=ledger.timestamp(now + datetime.timedelta(hours=4))))
+    ledger.transact(
+        lambda transaction: transaction.append(
+            "grant",
+            run="r",
+            node="a",
+            phase="drain",
+            ticket="t",
+            expires=ledger_module.timestamp(now + datetime.timedelta(hours=4)),
+        )
+    )
 
     def down(transaction, after_h):
         decision = gate.decide(transaction.view, state.DOWN, "a", None, now + datetime.timedelta(hours=after_h))
@@ -520,11 +598,15 @@ def test_a_node_that_drained_and_was_paused_for_hours_is_pending_again(book):
             transaction.append("state", run="r", node="a", state="pending", reason=decision.reason)
         return decision
 
-    book.transact(lambda transaction: transaction.append("control", run="r", verb="pause", user="kim", reason="why"))
-    assert book.transact(lambda transaction: down(transaction, 3)).answer == "wait"
-    assert book.transact(lambda transaction: down(transaction, 5)).answer == "stop"
-    node = book.view().nodes.get("a")
-    assert (node.state, node.ticket, node.went) == ("pending", None, None) and "its leave to drain is of" in node.reason
+    ledger.transact(lambda transaction: transaction.append("control", run="r", verb="pause", user="kim", reason="why"))
+    assert ledger.transact(lambda transaction: down(transaction, 3)).answer == "wait"
+    assert ledger.transact(lambda transaction: down(transaction, 5)).answer == "stop"
+    node = ledger.view().nodes.get("a")
+    assert (node.state, node.ticket, node.went) == (
+        "pending",
+        None,
+        None,
+    ) and "its ticket to drain was granted at" in node.reason
 
 
 def test_the_tables_are_there_once_the_store_was_imported_and_are_the_same_for_every_ledger(tmp_path):
@@ -532,7 +614,10 @@ def test_the_tables_are_there_once_the_store_was_imported_and_are_the_same_for_e
     asked = "import tests.unit.conftest\nfrom %s import store\nprint(store.tables.cache_info().currsize)" % store.__name__.rpartition(".")[0]
     found = subprocess.run([sys.executable, "-c", asked], cwd=str(ROOT), stdout=subprocess.PIPE, text=True, check=True)
     assert found.stdout == "1\n"
-    one, other = (ledger.Ledger(str(tmp_path / name), "r1", "sqlite:///%s" % (tmp_path / name / "ledger.sqlite")) for name in "ab")
+    one, other = (
+        ledger_module.Ledger(str(tmp_path / name), "r1", "sqlite:///%s" % (tmp_path / name / "ledger.sqlite"))
+        for name in "ab"
+    )
     assert one.store.meta is other.store.meta
     one.transact(lambda transaction: plan(transaction, "a"))
     assert one.view().run == "r" and other.view().run is None, "and each has its own content"

@@ -11,7 +11,8 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, owner
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger, timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 
 pytestmark = pytest.mark.cores
@@ -25,8 +26,8 @@ LONG_AGO = NOW - datetime.timedelta(hours=3)
 
 
 @pytest.fixture
-def book(tmp_path, url):
-    return ledger.Ledger(str(tmp_path), "r1", url)
+def ledger(tmp_path, url):
+    return Ledger(str(tmp_path), "r1", url)
 
 
 @pytest.fixture
@@ -53,17 +54,17 @@ def ended(other):
     return identity
 
 
-def claim(book, run, names, who, break_lock=False, now=NOW):
+def claim(ledger, run, names, who, break_lock=False, now=NOW):
     def work(transaction):
-        owner.claim(transaction, book.rollout_id, run, names, who, break_lock, now=now)
+        owner.claim(transaction, ledger.rollout_id, run, names, who, break_lock, now=now)
         nodes = {name: {"state": "pending", "from": "1", "to": "2"} for name in names}
         transaction.append("plan", run=run, rollout_id="x", target="2", order=list(names), nodes=nodes, policy=limits.complete({}, 1), sha256="f")
 
-    book.transact(work)
+    ledger.transact(work)
 
 
-def require(book, who, now=NOW):
-    return book.transact(lambda transaction: owner.require(transaction, book.rollout_id, who, now))
+def require(ledger, who, now=NOW):
+    return ledger.transact(lambda transaction: owner.require(transaction, ledger.rollout_id, who, now))
 
 
 def test_this_process_lives():
@@ -111,7 +112,7 @@ RECORDED = dict(FULL, pid=7, started=70)
         ({}, {}, 70, "alive"),
         ({}, {}, 71, "dead"),  # the pid was used again
         ({}, {}, owner.GONE, "dead"),
-        ({}, {}, None, "unknown"),  # hidepid, or no /proc: it is there, and nobody tells which one it is
+        ({}, {}, None, "unknown"),  # hidepid, or no /proc: the process exists, and its identity is unknown
         ({"started": None}, {}, 70, "unknown"),
         ({"started": None}, {}, owner.GONE, "dead"),
         ({"pid": 1}, {}, 70, "unknown"),  # what stands for the parent of a process whose own one has died
@@ -137,30 +138,32 @@ def test_a_process_whose_status_is_hidden_is_neither_gone_nor_known(tmp_path):
     assert owner.seen(os.getpid()) == owner.start_ticks(os.getpid())
 
 
-def test_without_a_process_table_a_living_controller_is_refused_until_it_was_silent_and_somebody_says_so(other, tmp_path):
-    record = {"owner": other[1], "time": ledger.timestamp(LONG_AGO), "heartbeat": ledger.timestamp(LONG_AGO)}
+def test_without_a_process_table_a_living_controller_is_refused_until_it_was_silent_and_an_operator_confirms(
+    other, tmp_path
+):
+    record = {"owner": other[1], "time": timestamp(LONG_AGO), "heartbeat": timestamp(LONG_AGO)}
     assert "rollout_break_lock=true" in owner.refusal("x", record, [], True, NOW, proc=str(tmp_path))
     assert owner.refusal("x", record, [], True, NOW, break_lock=True, proc=str(tmp_path)) == ""
-    fresh = dict(record, heartbeat=ledger.timestamp(NOW - datetime.timedelta(seconds=5)))
+    fresh = dict(record, heartbeat=timestamp(NOW - datetime.timedelta(seconds=5)))
     assert "try again in 115 s" in owner.refusal("x", fresh, [], True, NOW, break_lock=True, proc=str(tmp_path))
 
 
-def test_a_controller_that_nobody_can_tell_from_another_one_is_never_taken_for_itself(book):
+def test_a_controller_without_a_complete_identity_is_never_recognized_as_the_owner(ledger):
     unclear = {"host": "h", "boot_id": None, "pid_namespace": None, "pid": 7, "started": None}
-    claim(book, "run1", ["a"], unclear)
-    assert require(book, unclear) == "run1"
+    claim(ledger, "run1", ["a"], unclear)
+    assert require(ledger, unclear) == "run1"
     with pytest.raises(owner.OwnerError, match="taken over"):
-        require(book, dict(unclear, host="another"))
-    with pytest.raises(owner.OwnerError, match="it has just written"):
-        claim(book, "run2", ["a"], unclear)
+        require(ledger, dict(unclear, host="another"))
+    with pytest.raises(owner.OwnerError, match="try again in"):
+        claim(ledger, "run2", ["a"], unclear)
 
 
-def test_an_owner_that_was_recorded_as_process_1_does_not_hold_a_rollout_for_ever(book):
-    claim(book, "run1", ["a"], owner.identify(1), now=LONG_AGO)
+def test_an_owner_that_was_recorded_as_process_1_does_not_hold_a_rollout_for_ever(ledger):
+    claim(ledger, "run1", ["a"], owner.identify(1), now=LONG_AGO)
     with pytest.raises(owner.OwnerError, match="rollout_break_lock=true"):
-        claim(book, "run2", ["a"], me())
-    claim(book, "run2", ["a"], me(), break_lock=True)
-    assert require(book, me()) == "run2"
+        claim(ledger, "run2", ["a"], me())
+    claim(ledger, "run2", ["a"], me(), break_lock=True)
+    assert require(ledger, me()) == "run2"
 
 
 @pytest.fixture
@@ -189,7 +192,7 @@ def machine(tmp_path):
 )
 def test_a_machine_of_the_same_name_with_another_boot_is_only_dead_when_it_was_silent_since_before_this_boot(machine, heard, after, change, expected):
     them = dict(owner.place(str(machine)), boot_id="other", pid=1, started=1, **change)
-    said = None if heard is None else ledger.timestamp(BOOTED + datetime.timedelta(seconds=heard))
+    said = None if heard is None else timestamp(BOOTED + datetime.timedelta(seconds=heard))
     now = BOOTED + datetime.timedelta(seconds=after)
     assert owner.liveness(them, str(machine), said, now) == expected
     if said:
@@ -200,83 +203,83 @@ def test_a_machine_of_the_same_name_with_another_boot_is_only_dead_when_it_was_s
         assert owner.liveness(them, str(machine), said, now) == "unknown", "it cannot be told when this machine was booted"
 
 
-def test_a_cloned_controller_takes_no_live_rollout_over(book):
+def test_a_cloned_controller_takes_no_live_rollout_over(ledger):
     twin = dict(me(), boot_id="other")
     now = datetime.datetime.now(datetime.timezone.utc)
-    claim(book, "run1", ["a"], twin, now=now - datetime.timedelta(seconds=5))
-    with pytest.raises(owner.OwnerError, match="last heard of 5 s ago.*it has just written"):
-        claim(book, "run2", ["a"], me(), break_lock=True, now=now)
-    assert book.view().run == "run1"
+    claim(ledger, "run1", ["a"], twin, now=now - datetime.timedelta(seconds=5))
+    with pytest.raises(owner.OwnerError, match="5 s ago.*try again in"):
+        claim(ledger, "run2", ["a"], me(), break_lock=True, now=now)
+    assert ledger.view().run == "run1"
 
 
-def test_a_second_live_controller_is_refused_and_nothing_changes(book, other):
-    claim(book, "run1", ["a", "b"], other[1])
-    with pytest.raises(owner.OwnerError, match=r"being run by process %d .*last heard of 3 h ago" % other[0].pid):
-        claim(book, "run2", ["a"], me(), break_lock=True, now=NOW + datetime.timedelta(hours=3))
-    assert require(book, other[1]) == "run1"
-    assert book.view().run == "run1"
+def test_a_second_live_controller_is_refused_and_nothing_changes(ledger, other):
+    claim(ledger, "run1", ["a", "b"], other[1])
+    with pytest.raises(owner.OwnerError, match=r"is being run by process %d .*3 h ago" % other[0].pid):
+        claim(ledger, "run2", ["a"], me(), break_lock=True, now=NOW + datetime.timedelta(hours=3))
+    assert require(ledger, other[1]) == "run1"
+    assert ledger.view().run == "run1"
 
 
-def test_another_rollout_is_refused_only_when_it_shares_a_node(book, tmp_path, url, other):
-    claim(book, "run1", ["a", "b"], other[1])
-    second = ledger.Ledger(str(tmp_path), "r2", url)
+def test_another_rollout_is_refused_only_when_it_shares_a_node(ledger, tmp_path, url, other):
+    claim(ledger, "run1", ["a", "b"], other[1])
+    second = Ledger(str(tmp_path), "r2", url)
     with pytest.raises(owner.OwnerError, match="shares b with this one"):
         claim(second, "run2", ["b", "c"], me())
     claim(second, "run2", ["c"], me())
     assert require(second, me()) == "run2"
 
 
-def test_a_dead_controller_is_followed(book, other):
-    claim(book, "run1", ["a"], ended(other))
-    claim(book, "run2", ["a"], me())
+def test_a_dead_controller_is_followed(ledger, other):
+    claim(ledger, "run1", ["a"], ended(other))
+    claim(ledger, "run2", ["a"], me())
     with pytest.raises(owner.OwnerError, match="taken over"):
-        require(book, other[1])
+        require(ledger, other[1])
 
 
-def test_a_controller_that_cannot_be_seen_needs_a_word(book):
-    claim(book, "run1", ["a"], unseen(), now=LONG_AGO)
-    with pytest.raises(owner.OwnerError, match="last heard of 3 h ago.*rollout_break_lock=true"):
-        claim(book, "run2", ["a"], me())
-    claim(book, "run2", ["a"], me(), break_lock=True)
-    assert require(book, me()) == "run2"
+def test_a_controller_that_cannot_be_seen_needs_a_word(ledger):
+    claim(ledger, "run1", ["a"], unseen(), now=LONG_AGO)
+    with pytest.raises(owner.OwnerError, match="3 h ago.*rollout_break_lock=true"):
+        claim(ledger, "run2", ["a"], me())
+    claim(ledger, "run2", ["a"], me(), break_lock=True)
+    assert require(ledger, me()) == "run2"
 
 
-def test_a_controller_that_cannot_be_seen_but_has_just_written_is_not_overruled(book):
-    claim(book, "run1", ["a"], unseen(), now=LONG_AGO)
-    require(book, unseen(), now=NOW - datetime.timedelta(seconds=20))
-    with pytest.raises(owner.OwnerError, match="last heard of 20 s ago.*try again in 100 s"):
-        claim(book, "run2", ["a"], me(), break_lock=True)
-    assert require(book, unseen()) == "run1"
+def test_a_controller_that_cannot_be_seen_but_has_just_written_is_not_overruled(ledger):
+    claim(ledger, "run1", ["a"], unseen(), now=LONG_AGO)
+    require(ledger, unseen(), now=NOW - datetime.timedelta(seconds=20))
+    with pytest.raises(owner.OwnerError, match="20 s ago.*try again in 100 s"):
+        claim(ledger, "run2", ["a"], me(), break_lock=True)
+    assert require(ledger, unseen()) == "run1"
 
 
-def test_who_asks_shows_that_it_lives_but_not_all_the_time(book):
-    claim(book, "run1", ["a"], me(), now=NOW)
+def test_who_asks_shows_that_it_lives_but_not_all_the_time(ledger):
+    claim(ledger, "run1", ["a"], me(), now=NOW)
     beats = []
     for seconds in (1, owner.HEARTBEAT_S + 1, owner.HEARTBEAT_S + 2):
-        require(book, me(), NOW + datetime.timedelta(seconds=seconds))
-        beats.append(book.owner()["heartbeat"])
+        require(ledger, me(), NOW + datetime.timedelta(seconds=seconds))
+        beats.append(ledger.owner()["heartbeat"])
     assert beats == ["2026-01-01T00:00:00.000Z", "2026-01-01T00:00:31.000Z", "2026-01-01T00:00:31.000Z"]
 
 
-def test_a_run_that_ended_holds_nobody_up(book):
-    claim(book, "run1", ["a"], unseen())
-    book.transact(lambda transaction: owner.release(transaction, unseen()))
-    claim(book, "run2", ["a"], me())
+def test_a_run_that_ended_blocks_no_other(ledger):
+    claim(ledger, "run1", ["a"], unseen())
+    ledger.transact(lambda transaction: owner.release(transaction, unseen()))
+    claim(ledger, "run2", ["a"], me())
 
 
-def test_release_is_only_for_the_owner(book):
-    claim(book, "run1", ["a"], me())
-    book.transact(lambda transaction: owner.release(transaction, dict(me(), pid=1)))
-    assert "ended" not in book.owner()
+def test_release_is_only_for_the_owner(ledger):
+    claim(ledger, "run1", ["a"], me())
+    ledger.transact(lambda transaction: owner.release(transaction, dict(me(), pid=1)))
+    assert "ended" not in ledger.owner()
 
 
-def test_a_rollout_that_was_never_planned_has_no_owner(book):
+def test_a_rollout_that_was_never_planned_has_no_owner(ledger):
     with pytest.raises(owner.OwnerError, match="never planned"):
-        require(book, me())
+        require(ledger, me())
 
 
 def _begin(directory, url, rollout_id, names, barrier, answers):
-    book = ledger.Ledger(directory, rollout_id, url)
+    ledger = Ledger(directory, rollout_id, url)
 
     def work(transaction):
         owner.claim(transaction, rollout_id, "run-" + rollout_id, names, owner.identify(os.getpid()))
@@ -287,7 +290,7 @@ def _begin(directory, url, rollout_id, names, barrier, answers):
 
     barrier.wait()
     try:
-        book.transact(work)
+        ledger.transact(work)
         answers.put((rollout_id, ""))
     except owner.OwnerError as exc:
         answers.put((rollout_id, str(exc)))
@@ -295,8 +298,8 @@ def _begin(directory, url, rollout_id, names, barrier, answers):
 
 
 @pytest.mark.parametrize("names, winners", [((["a", "b"], ["b", "c"]), 1), ((["a"], ["b"]), 2)])
-def test_of_two_rollouts_that_share_a_node_and_start_at_once_one_begins(book, tmp_path, url, names, winners):
-    book.transact(lambda transaction: None)  # the tables are there
+def test_of_two_rollouts_that_share_a_node_and_start_at_once_one_begins(ledger, tmp_path, url, names, winners):
+    ledger.transact(lambda transaction: None)  # the tables are there
     context = multiprocessing.get_context("fork")
     barrier, answers = context.Barrier(2), context.Queue()
     both = [context.Process(target=_begin, args=(str(tmp_path), url, "r%d" % (10 + number), mine, barrier, answers)) for number, mine in enumerate(names)]

@@ -88,7 +88,7 @@ def two(tmp_path):
     return Controller(tmp_path / "two", "sqlite:///%s" % (tmp_path / "two.sqlite"), tmp_path / "nodes")
 
 
-def test_a_node_is_taken_with_leave_and_given_up_when_it_is_done(one):
+def test_a_node_is_claimed_with_its_ticket_and_released_when_it_is_done(one):
     made = one.plan()
     assert not made.get("failed") and claim_of(one) is None
     answer = one.gate()
@@ -103,16 +103,18 @@ def test_a_node_is_taken_with_leave_and_given_up_when_it_is_done(one):
     assert not one.step(state="done").get("failed") and claim_of(one) is None and claim_of(one, "b")
 
 
-def test_who_was_told_another_version_than_the_plans_gets_no_leave_and_takes_no_step(one):
+def test_a_role_with_another_version_than_the_plans_gets_no_ticket_and_takes_no_step(one):
     one.plan()
     refused = one.gate(version="3.0")
-    assert refused["failed"] and "The plan takes a to 2.0" in refused["msg"]
+    assert refused["failed"] and "expected 2.0, the version of the plan" in refused["msg"]
     assert (one.node().state, one.node().attempt, one.node().ticket) == ("pending", 0, None) and claim_of(one) is None
     assert one.gate(version="2.0")["answer"] == "go"
     before = one.node()
     for told in ({"name": "drain"}, {"state": "failed"}, {"failed": "it broke"}):
         refused = one.step(version="3.0", **told)
-        assert refused["failed"] and "The plan takes a to 2.0" in refused["msg"] and one.node() == before, told
+        assert (
+            refused["failed"] and "expected 2.0, the version of the plan" in refused["msg"] and one.node() == before
+        ), told
     assert not one.step(name="drain", version="2.0").get("failed") and one.node().steps[-1].name == "drain"
 
 
@@ -138,13 +140,16 @@ def test_a_node_that_cannot_give_up_its_claim_is_done_all_the_same(one):
 
 @pytest.mark.parametrize("rollout_id", ["r1", "r2"])
 def test_a_controller_with_another_ledger_is_refused_by_the_plan_and_by_the_node(one, two, rollout_id):
-    early = two.plan(rollout_id=rollout_id)  # when nobody had the node
+    early = two.plan(rollout_id=rollout_id)  # when no rollout had the node
     assert not early.get("failed")
     one.plan()
     one.gate()
     before = claim_of(one)
     refused = two.gate(rollout_id=rollout_id)
-    assert refused["failed"] and "a: it was not taken: it is held by rollout r1 (attempt 1, begun on " in refused["msg"]
+    assert (
+        refused["failed"]
+        and "a: it could not be claimed: it is held by rollout r1 (attempt 1, begun on " in refused["msg"]
+    )
     assert "since %s, of another ledger. Nothing was changed" % before["time"] in refused["msg"], refused["msg"]
     assert two.node(rollout_id=rollout_id).state == "failed" and two.node(rollout_id=rollout_id).failure == "soft"
     assert two.gate("b", rollout_id=rollout_id)["answer"] == "go"
@@ -176,10 +181,10 @@ def test_what_was_given_up_is_one_claim_and_not_the_next(one, two):
     assert refused["failed"] and "held by rollout r1 (attempt 2" in refused["msg"]
 
 
-def test_a_ledger_that_was_made_anew_is_another_one(one, tmp_path):
+def test_a_ledger_that_was_created_again_is_another_one(one, tmp_path):
     one.plan()
     one.gate()
-    one.url = "sqlite:///%s" % (tmp_path / "anew.sqlite")
+    one.url = "sqlite:///%s" % (tmp_path / "new.sqlite")
     refused = one.plan()
     assert refused["failed"] and "held by rollout r1" in refused["msg"] and "in another ledger" in refused["msg"]
     assert one.plan(check=True)["failed"], "with no ledger at all"
@@ -206,7 +211,12 @@ def test_a_node_that_cannot_keep_its_claim_is_not_changed(one):
     one.plan()
     (one.nodes / "a").write_text("no directory")
     refused = one.gate()
-    assert refused["failed"] and "a: it was not taken: " in refused["msg"] and "is no directory" in refused["msg"] and one.node().state == "failed"
+    assert (
+        refused["failed"]
+        and "a: it could not be claimed: " in refused["msg"]
+        and "is no directory" in refused["msg"]
+        and one.node().state == "failed"
+    )
 
 
 def test_a_node_whose_claim_cannot_be_read_is_not_planned(one):
@@ -216,7 +226,7 @@ def test_a_node_whose_claim_cannot_be_read_is_not_planned(one):
     assert made["order"] == ["b"] and made["nodes"]["a"]["state"] == "failed" and "it is not JSON" in made["nodes"]["a"]["reason"]
 
 
-def test_a_quarantined_node_is_left_out_and_refuses_nobody(one, two):
+def test_a_quarantined_node_is_left_out_and_refuses_no_other(one, two):
     one.plan()
     one.gate()
     one.step(state="quarantined")
@@ -269,7 +279,7 @@ def test_a_claim_that_was_not_read_counts_as_one_that_is_held(one):
 
 
 def resumed(one):
-    """A node whose services were stopped when its controller died, planned anew."""
+    """A node whose services were stopped when its controller died, planned again."""
     one.plan()
     one.gate()
     one.gate(phase="down", step="stop", claim_dir=None)
@@ -300,7 +310,7 @@ def test_by_hand_no_node_is_taken_from_a_rollout_and_none_is_claimed(one, check)
     one.plan()
     one.gate()
     refused = one.act(rollout_gate, "a", check, mode="none", claim_dir="x")
-    assert refused["failed"] and "a cannot be taken by hand: it is held by rollout r1" in refused["msg"]
+    assert refused["failed"] and "a cannot be taken outside of its rollout: it is held by rollout r1" in refused["msg"]
     (one.nodes / "a" / "claim.json").write_text("{")
     assert "it is not JSON" in one.act(rollout_gate, "a", check, mode="none", claim_dir="x")["msg"]
 

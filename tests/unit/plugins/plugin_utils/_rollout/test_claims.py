@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which nodes a rollout may have that say that they belong to one."""
+"""The nodes with a claim that a rollout may take."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ FOUND = {"ledger": "l1", "rollout_id": "r1", "attempt": 2, "run": "a", "plan": "
     # its own
     ({"rollout_id": "me"}, "l1", 2, None, {}, "", False),
     ({"rollout_id": "me"}, "l1", 5, None, {}, "", False),
-    ({"rollout_id": "me"}, "l1", 1, None, {}, "attempt 2, and this ledger knows of 1", False),
+    ({"rollout_id": "me"}, "l1", 1, None, {}, "attempt 2, and this ledger has 1", False),
     ({"rollout_id": "me"}, "l1", 1, None, {"abandoned": True}, "", True),
-    # of the same name, in a ledger that was made anew
+    # of the same name, in a ledger that was created again
     ({"rollout_id": "me"}, "l2", 2, None, {}, "in another ledger", False),
     ({"rollout_id": "me"}, None, 0, None, {}, "in another ledger", False),
     ({"rollout_id": "me"}, "l2", 0, None, {"abandoned": True}, "", True),

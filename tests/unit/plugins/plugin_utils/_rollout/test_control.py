@@ -42,14 +42,14 @@ def test_what_is_recorded(said, fields, line):
     "said, words",
     [
         (word("pause", reason=" "), "pause needs a reason"),
-        (word("pause", nodes=["a"]), "about the whole rollout"),
-        (word("stop", limits={"max_down": 1}), "limits are for set_budget"),
+        (word("pause", nodes=["a"]), "whole rollout"),
+        (word("stop", limits={"max_down": 1}), "only for set_budget"),
         (word("resume"), "is not paused"),
         (word("skip"), "skip needs nodes"),
         (word("skip", nodes=["x"]), "Not in the plan of rollout x: x"),
         (word("skip", nodes=["a", "c"]), "pending or draining: c is down"),
         (word("retry", nodes=["e"]), "failed or rolled_back or skipped: e is done"),
-        (word("set_budget"), "set_budget needs limits"),
+        (word("set_budget"), "set_budget needs rollout_limits"),
         (word("set_budget", limits={"canaries": ["a"]}), "set_budget cannot change canaries"),
     ],
 )
@@ -85,10 +85,10 @@ def test_windows_are_changed():
 
 @pytest.mark.parametrize(
     "caps, words",
-    [({"rak": 1}, "rollout_domain_caps names rak, which no node of the rollout has; known: island, rack"),
-     ({"island": 1}, "rollout_domain_caps limits the nodes of one island, and it is not known of a")],
+    [({"rak": 1}, "rollout_domain_caps names rak, which no node .*: island, rack"),
+     ({"island": 1}, "rollout_domain_caps limits the nodes of one island, .*: a")],
 )
-def test_caps_of_what_nobody_knows_are_refused(caps, words):
+def test_caps_of_unknown_domains_are_refused(caps, words):
     racks = {"a": {"rack": "r1"}, "b": {"rack": "r1", "island": "i1"}, "c": {"rack": "r1"}}
     found = view_of({"a": "pending", "b": "pending", "c": "done"}, domains=racks)
     with pytest.raises(control.ControlError, match=words):
@@ -105,4 +105,4 @@ def test_how_it_stands():
     found.paused = "kim: why"
     lines = control.standing(found, {"owner": {"pid": 1, "host": "h"}, "time": "t1", "heartbeat": "t2"}, lambda owner: "process 1 on h")
     assert lines == ["paused by kim: why", "no further node starts: the failure budget of 1 is spent by d",
-                     "run by process 1 on h since t1, last heard of at t2"]
+                     "run by process 1 on h since t1, last heartbeat at t2"]

@@ -14,7 +14,8 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_control
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, owner, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, plan
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 
@@ -26,22 +27,31 @@ UNSEEN = dict(owner.identify(os.getpid()), pid_namespace="pid:[1]", host="elsewh
 
 
 @pytest.fixture
-def book(tmp_path, url):
-    return ledger.Ledger(str(tmp_path), "r1", url)
+def ledger(tmp_path, url):
+    return Ledger(str(tmp_path), "r1", url)
 
 
-def planned(book, who, ago_s=0, domains=()):
+def planned(ledger, who, ago_s=0, domains=()):
     def work(transaction):
         owner.claim(transaction, "r1", "run1", ["a", "b"], who, now=datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(seconds=ago_s))
         found = [Probe(name, version="1.0", domains=dict(domains)) for name in "ab"]
         transaction.append("plan", run="run1", **plan.event(plan.build("2.0", found, limits.complete({}, 2)), "r1"))
 
-    book.transact(work)
+    ledger.transact(work)
 
 
-def say(book, verb, check=False, **more):
-    arguments = dict({"artifact_dir": book.artifact_dir, "ledger": book.store.url.render_as_string(hide_password=False), "rollout_id": "r1", "verb": verb,
-                      "user": "kim", "reason": "its controller is gone"}, **more)
+def say(ledger, verb, check=False, **more):
+    arguments = dict(
+        {
+            "artifact_dir": ledger.artifact_dir,
+            "ledger": ledger.store.url.render_as_string(hide_password=False),
+            "rollout_id": "r1",
+            "verb": verb,
+            "user": "kim",
+            "reason": "its controller is gone",
+        },
+        **more,
+    )
     task = mock.Mock(args=arguments, async_val=0, check_mode=check, diff=False, action="x", environment=None)
     action = rollout_control.ActionModule(task, mock.Mock(), mock.Mock(check_mode=check), DataLoader(), mock.Mock(), None)
     action._load_name = "x"
@@ -49,46 +59,50 @@ def say(book, verb, check=False, **more):
     return action.run(task_vars={})
 
 
-def test_the_lock_of_a_controller_that_is_gone_is_broken_and_the_ledger_says_by_whom(book):
-    planned(book, UNSEEN, ago_s=3600)
-    result = say(book, "break_lock")
+def test_the_lock_of_a_controller_that_is_gone_is_broken_and_the_ledger_says_by_whom(ledger):
+    planned(ledger, UNSEEN, ago_s=3600)
+    result = say(ledger, "break_lock")
     assert not result.get("failed"), result.get("msg")
     assert result["changed"] and "The lock of process %d on elsewhere is broken by kim: its controller is gone." % UNSEEN["pid"] in result["lines"]
-    assert book.owner()["broken"] == "kim: its controller is gone" and book.owner()["ended"]
-    assert [event["verb"] for event in book.events() if event["event"] == "control"] == ["break_lock"]
-    assert state.reduce(book.events()).run == "run1"
-    with pytest.raises(owner.OwnerError, match="was broken by kim: its controller is gone; this controller may not go on"):
-        book.transact(lambda transaction: owner.require(transaction, "r1", UNSEEN))
-    book.transact(lambda transaction: owner.claim(transaction, "r1", "run2", ["a"], owner.identify(os.getpid())))
-    assert book.owner()["run"] == "run2", "nobody had to be asked again"
+    assert ledger.owner()["broken"] == "kim: its controller is gone" and ledger.owner()["ended"]
+    assert [event["verb"] for event in ledger.events() if event["event"] == "control"] == ["break_lock"]
+    assert state.reduce(ledger.events()).run == "run1"
+    with pytest.raises(owner.OwnerError, match="was broken by kim: its controller is gone"):
+        ledger.transact(lambda transaction: owner.require(transaction, "r1", UNSEEN))
+    ledger.transact(lambda transaction: owner.claim(transaction, "r1", "run2", ["a"], owner.identify(os.getpid())))
+    assert ledger.owner()["run"] == "run2", "the lock needs no second confirmation"
 
 
 @pytest.mark.parametrize(
     "who, ago_s, words",
     [
-        (owner.identify(os.getpid()), 3600, "Rollout r1 is being run by process %d .*Wait for it, or end it first" % os.getpid()),
-        (UNSEEN, 5, "it has just written: end it there; if it is gone, try again in"),
+        (owner.identify(os.getpid()), 3600, "Rollout r1 is being run by process %d " % os.getpid()),
+        (UNSEEN, 5, "try again in [0-9]+ s"),
     ],
 )
-def test_the_lock_of_one_that_lives_is_not_broken(book, who, ago_s, words):
-    planned(book, who, ago_s)
-    result = say(book, "break_lock")
+def test_the_lock_of_one_that_lives_is_not_broken(ledger, who, ago_s, words):
+    planned(ledger, who, ago_s)
+    result = say(ledger, "break_lock")
     assert result["failed"] and not result["changed"]
     assert re.search(words, result["msg"]), result["msg"]
-    assert "ended" not in book.owner() and [event["event"] for event in book.events()] == ["plan"]
+    assert "ended" not in ledger.owner() and [event["event"] for event in ledger.events()] == ["plan"]
 
 
-def test_a_lock_that_nobody_holds_is_none_to_break(book):
-    planned(book, UNSEEN, ago_s=3600)
-    book.transact(lambda transaction: owner.release(transaction, UNSEEN))
-    result = say(book, "break_lock")
-    assert result["failed"] and result["msg"] == "Nobody holds rollout r1: there is no lock to break."
+def test_a_lock_without_a_holder_cannot_be_broken(ledger):
+    planned(ledger, UNSEEN, ago_s=3600)
+    ledger.transact(lambda transaction: owner.release(transaction, UNSEEN))
+    result = say(ledger, "break_lock")
+    assert result["failed"] and result["msg"] == "No controller runs rollout r1."
 
 
-def test_what_another_rollout_left_in_flight_is_refused_until_it_is_finished_or_given_up(book, tmp_path, url):
-    planned(book, UNSEEN, ago_s=3600)
-    book.transact(lambda transaction: transaction.append("grant", run="run1", node="a", phase="drain", ticket="t", expires="2099-01-01T00:00:00.000Z"))
-    other = ledger.Ledger(str(tmp_path), "r2", url)
+def test_what_another_rollout_left_in_flight_is_refused_until_it_is_finished_or_given_up(ledger, tmp_path, url):
+    planned(ledger, UNSEEN, ago_s=3600)
+    ledger.transact(
+        lambda transaction: transaction.append(
+            "grant", run="run1", node="a", phase="drain", ticket="t", expires="2099-01-01T00:00:00.000Z"
+        )
+    )
+    other = Ledger(str(tmp_path), "r2", url)
     me = owner.identify(os.getpid())
 
     def claim(names, abandon=(), end=False):
@@ -97,25 +111,28 @@ def test_what_another_rollout_left_in_flight_is_refused_until_it_is_finished_or_
 
         return other.transact(work)
 
-    words = r"a is draining in rollout r1, whose run broke off: .*rollout_id=r1.*rollout_abandon"
-    for prepare in (lambda: None, lambda: say(book, "break_lock")):
+    words = r"a is draining in rollout r1, .*rollout_id=r1.*rollout_abandon"
+    for prepare in (lambda: None, lambda: say(ledger, "break_lock")):
         prepare()
         with pytest.raises(owner.OwnerError, match=words):
             claim(["a", "b"])
     assert other.owner() is None
     claim(["b"])
     claim(["a", "b"], abandon=["a"])
-    book.transact(lambda transaction: transaction.append("state", run="run1", node="a", state="done"))
+    ledger.transact(lambda transaction: transaction.append("state", run="run1", node="a", state="done"))
     claim(["a", "b"])
 
 
-def test_limits_that_no_gate_could_read_are_refused_and_those_it_can_read_are_kept(book):
-    planned(book, UNSEEN, domains={"rack": "r1"})
+def test_limits_that_no_gate_could_read_are_refused_and_those_it_can_read_are_kept(ledger):
+    planned(ledger, UNSEEN, domains={"rack": "r1"})
     for wrong, words in (({"windows": [{"days": ["sat"]}]}, "expected from and to"), ({"domain_caps": {"rak": 1}}, "names rak"),
                          ({"windows": [{"date": "2020-01-01", "from": "01:00", "to": "02:00"}]}, "are over")):
-        result = say(book, "set_budget", limits=wrong)
+        result = say(ledger, "set_budget", limits=wrong)
         assert result["failed"] and words in result["msg"]
-    assert [event["event"] for event in book.events()] == ["plan"]
-    result = say(book, "set_budget", limits={"domain_caps": {"rack": 1}, "max_down": 2})
+    assert [event["event"] for event in ledger.events()] == ["plan"]
+    result = say(ledger, "set_budget", limits={"domain_caps": {"rack": 1}, "max_down": 2})
     assert not result.get("failed"), result.get("msg")
-    assert book.view().policy["domain_caps"] == {"rack": 1} and book.view().changed["max_down"] == {"was": 1, "now": 2}
+    assert ledger.view().policy["domain_caps"] == {"rack": 1} and ledger.view().changed["max_down"] == {
+        "was": 1,
+        "now": 2,
+    }

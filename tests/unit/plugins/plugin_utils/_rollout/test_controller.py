@@ -19,7 +19,8 @@ from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_plan
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, owner
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import watcher
 
@@ -81,7 +82,7 @@ def kill(process):
 
 
 def _ask_twice(directory):
-    """Who the controller is, at once and when told to ask again."""
+    """The identity of the controller, cached and read again."""
     write(directory / "first", owner.identify(_controller.require()))
     until((directory / "again").exists)
     try:
@@ -90,7 +91,7 @@ def _ask_twice(directory):
         write(directory / "second", str(exc))
 
 
-def test_a_worker_names_its_playbook_and_nobody_once_that_is_gone(playbook, tmp_path):
+def test_a_worker_names_its_playbook_and_no_process_once_that_is_gone(playbook, tmp_path):
     process = playbook(_ask_twice, tmp_path)
     until(lambda: read(tmp_path / "first"))
     assert read(tmp_path / "first") == owner.identify(process.pid)
@@ -115,8 +116,8 @@ def test_who_the_controller_is(parent, ppid, mine, expected):
 
 
 def _begin(directory, url, beat_s):
-    """What the task Plan does, in a worker that ends after it."""
-    who, book = owner.identify(_controller.require()), ledger.Ledger(str(directory), "r1", url)
+    """Plan as the task does, in a worker that ends after it."""
+    who, ledger = owner.identify(_controller.require()), Ledger(str(directory), "r1", url)
     names = ["a"]
 
     def work(transaction):
@@ -124,8 +125,8 @@ def _begin(directory, url, beat_s):
         nodes = {name: {"state": "pending", "from": "1", "to": "2"} for name in names}
         transaction.append("plan", run="run1", rollout_id="r1", target="2", order=names, nodes=nodes, policy=limits.complete({}, 1), sha256="f")
 
-    book.transact(work)
-    write(directory / "helper", watcher.start(book, who, "run1", every_s=beat_s))
+    ledger.transact(work)
+    write(directory / "helper", watcher.start(ledger, who, "run1", every_s=beat_s))
 
 
 @pytest.fixture
@@ -133,34 +134,36 @@ def begun(playbook, tmp_path, url):
     """A rollout that a playbook began and for which it does nothing more."""
     process = playbook(_begin, tmp_path, url, 0.2)
     until(lambda: read(tmp_path / "helper"))
-    book = ledger.Ledger(str(tmp_path), "r1", url)
-    yield process, read(tmp_path / "helper"), book
+    ledger = Ledger(str(tmp_path), "r1", url)
+    yield process, read(tmp_path / "helper"), ledger
     assert not runs(read(tmp_path / "helper")), "it is left behind"
 
 
-def beaten(book, since):
-    return book.owner()["heartbeat"] > since
+def beaten(ledger, since):
+    return ledger.owner()["heartbeat"] > since
 
 
 def test_the_ledger_hears_of_a_controller_whose_tasks_take_long_and_not_of_a_dead_one(begun):
-    process, helper, book = begun
+    process, helper, ledger = begun
     for dummy in range(2):
-        before = book.owner()["heartbeat"]
-        until(lambda since=before: beaten(book, since))
-    events = book.events()
+        before = ledger.owner()["heartbeat"]
+        until(lambda since=before: beaten(ledger, since))
+    events = ledger.events()
     assert os.getsid(helper) == helper, "no signal of a terminal reaches it"
-    assert {os.readlink("/proc/%d/fd/%s" % (helper, fd)) for fd in ("0", "1", "2")} == {"/dev/null"}, "nobody waits for the end of its output"
+    assert {os.readlink("/proc/%d/fd/%s" % (helper, fd)) for fd in ("0", "1", "2")} == {"/dev/null"}, (
+        "no process waits for the end of its output"
+    )
     kill(process)
     until(lambda: not runs(helper))
-    last = book.owner()["heartbeat"]
+    last = ledger.owner()["heartbeat"]
     time.sleep(0.6)
-    assert book.owner()["heartbeat"] == last and book.events() == events, "it writes nothing else"
+    assert ledger.owner()["heartbeat"] == last and ledger.events() == events, "it writes nothing else"
 
 
 @pytest.mark.parametrize("change", [{"ended": "2026-01-01T00:00:00.000Z"}, {"broken": "kim: gone"}, {"run": "run2"}, {"owner": {"pid": 2}}])
 def test_it_ends_with_the_run_and_with_its_lock(begun, change):
-    process, helper, book = begun
-    book.transact(lambda transaction: transaction.hold(dict(transaction.owner, **change)))
+    process, helper, ledger = begun
+    ledger.transact(lambda transaction: transaction.hold(dict(transaction.owner, **change)))
     until(lambda: not runs(helper))
     assert runs(process.pid)
 
@@ -173,7 +176,11 @@ def _plan(directory, url):
     action = rollout_plan.ActionModule(task, mock.Mock(), mock.Mock(check_mode=False), DataLoader(), mock.Mock(), None)
     action._load_name = "x"
     action._shared_loader_obj = mock.Mock()
-    with mock.patch.object(watcher, "start", lambda book, who, run, textfile_dir: write(directory / "started", [book.rollout_id, who, run])):
+    with mock.patch.object(
+        watcher,
+        "start",
+        lambda ledger, who, run, textfile_dir: write(directory / "started", [ledger.rollout_id, who, run]),
+    ):
         write(directory / "planned", action.run(task_vars={"inventory_hostname": "a"}))
 
 
@@ -184,7 +191,7 @@ def test_the_task_plan_leaves_it_behind(playbook, tmp_path, url):
     assert read(tmp_path / "started") == ["r1", owner.identify(process.pid), read(tmp_path / "planned")["run"]]
 
 
-def test_a_ledger_that_was_removed_is_not_made_anew(playbook, tmp_path):
+def test_a_ledger_that_was_removed_is_not_created_again(playbook, tmp_path):
     where = tmp_path / "rollouts" / "ledger.sqlite"
     playbook(_begin, tmp_path, "sqlite:///%s" % where, 0.2)
     until(lambda: read(tmp_path / "helper"))

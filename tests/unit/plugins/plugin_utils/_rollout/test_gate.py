@@ -19,7 +19,7 @@ def ask(view, name="a", phase=state.DRAIN, present=None, now=None):
 
 
 @pytest.mark.parametrize(
-    "others, suspects, policy, expected, words",
+    "others, orphaned, policy, expected, words",
     [
         ({}, (), {}, "go", "0 of 1 down slots taken, 0 of 1 failures"),
         ({"b": "pending", "c": "done", "d": "skipped"}, (), {}, "go", "0 of 1"),
@@ -53,14 +53,14 @@ def ask(view, name="a", phase=state.DRAIN, present=None, now=None):
         ({}, (), {"broken_elsewhere": 1}, "stop", "held by a node that is out of service: 1 broken elsewhere"),
     ],
 )
-def test_a_pending_node(others, suspects, policy, expected, words):
-    decision = ask(view_of(dict({"a": "pending"}, **others), suspects, **policy))
+def test_a_pending_node(others, orphaned, policy, expected, words):
+    decision = ask(view_of(dict({"a": "pending"}, **others), orphaned, **policy))
     assert decision.answer == expected
     assert words in decision.reason
 
 
 @pytest.mark.parametrize(
-    "others, suspects, policy, expected",
+    "others, orphaned, policy, expected",
     [
         ({}, ("a",), {}, "go"),
         ({"b": "down"}, ("a",), {}, "wait"),
@@ -73,8 +73,8 @@ def test_a_pending_node(others, suspects, policy, expected, words):
         ({}, ("a",), {"windows": [{"days": ["mon"], "from": "02:00", "to": "03:00", "timezone": "UTC"}]}, "go"),
     ],
 )
-def test_a_node_left_down_by_a_dead_controller(others, suspects, policy, expected):
-    assert ask(view_of(dict({"a": "down"}, **others), suspects, **policy), now=SATURDAY).answer == expected
+def test_a_node_left_down_by_a_dead_controller(others, orphaned, policy, expected):
+    assert ask(view_of(dict({"a": "down"}, **others), orphaned, **policy), now=SATURDAY).answer == expected
 
 
 @pytest.mark.parametrize("field, value", [("stopped", "kim: enough"), ("paused", "kim: lunch")])
@@ -86,7 +86,7 @@ def test_an_operators_word_keeps_no_node_down_that_was_left_so(field, value):
 
 
 @pytest.mark.parametrize("approved, diverted, expected", [("", False, "go"), ("", True, "stop"), ("f" * 64, True, "go"), (None, True, "go")])
-def test_a_node_left_down_goes_to_no_version_that_nobody_approved(approved, diverted, expected):
+def test_an_orphaned_node_goes_to_no_version_that_is_not_approved(approved, diverted, expected):
     view = view_of({"a": "down"}, ("a",))
     view.policy["approved"] = approved
     view.nodes.get("a").diverted = diverted
@@ -114,7 +114,7 @@ def test_a_node_never_goes_twice(own):
     assert ask(view_of({"a": own}, max_down=5, failure_budget=5)).answer == "stop"
 
 
-def test_a_stranger_is_skipped():
+def test_an_unknown_node_is_skipped():
     for phase in state.PHASES:
         assert ask(view_of({"a": "pending"}), "b", phase).answer == "skip"
 
@@ -122,8 +122,8 @@ def test_a_stranger_is_skipped():
 @pytest.mark.parametrize(
     "states, max_down, present, expected, words",
     [
-        ({"a": "pending", "b": "pending", "c": "pending"}, 1, None, "wait", "a goes first by the plan's order"),
-        ({"a": "down", "b": "pending", "c": "pending"}, 2, None, "wait", "b goes first by the plan's order"),
+        ({"a": "pending", "b": "pending", "c": "pending"}, 1, None, "wait", "a goes first in the plan's order"),
+        ({"a": "down", "b": "pending", "c": "pending"}, 2, None, "wait", "b goes first in the plan's order"),
         ({"a": "pending", "b": "pending", "c": "pending"}, 3, None, "go", "0 of 3"),  # there is room for all of them
         ({"a": "done", "b": "skipped", "c": "pending"}, 1, None, "go", "0 of 1"),
         ({"a": "pending", "b": "pending", "c": "pending"}, 1, ["c"], "go", "0 of 1"),  # the play has lost the others
@@ -146,9 +146,9 @@ def test_nodes_go_in_the_order_of_the_plan(states, max_down, present, expected, 
         ("draining", {"b": "lost"}, {"max_down": 2, "failure_budget": 9}, "go", "2 of 2"),
         ("draining", {"b": "lost"}, {"failure_budget": 9}, "stop", "out of service: b"),
         ("draining", {"b": "rolled_back"}, {}, "stop", "failure budget of 1 is spent by b"),
-        ("down", {"b": "rolled_back"}, {}, "go", "down already"),  # nobody is stopped in the middle
+        ("down", {"b": "rolled_back"}, {}, "go", "down already"),  # no node is stopped in the middle
         ("validating", {}, {}, "go", "down already"),
-        ("pending", {}, {}, "stop", "never given leave to drain"),
+        ("pending", {}, {}, "stop", "no grant to drain"),
         ("done", {}, {}, "skip", "already done"),
     ],
 )
@@ -158,7 +158,7 @@ def test_going_down(own, others, policy, expected, words):
     assert words in decision.reason
 
 
-def test_a_suspect_is_not_let_down_before_it_is_taken_up_again():
+def test_an_orphaned_node_may_not_go_down_before_a_new_grant_to_drain():
     assert ask(view_of({"a": "down"}, ("a",)), phase=state.DOWN).answer == "stop"
 
 
@@ -178,10 +178,10 @@ def test_returning(own, expected):
         ({"b": "done", "c": "down"}, ("b", "c"), {"max_down": 5}, "wait", "c"),
         ({"b": "rolled_back"}, ("b",), {"max_down": 5, "failure_budget": 9}, "stop", "canary b failed"),
         ({"b": "rolled_back", "c": "done"}, ("b", "c"), {"max_down": 5, "failure_budget": 9, "canary_failures": 1}, "go", ""),
-        ({"b": "skipped"}, ("b",), {"max_down": 5}, "stop", "no canary is done, so nothing is known of the change: b is skipped"),
+        ({"b": "skipped"}, ("b",), {"max_down": 5}, "stop", "b is skipped"),
     ],
 )
-def test_nobody_goes_before_the_canaries_have_shown_the_change(others, canaries, policy, expected, words):
+def test_no_other_node_starts_before_the_canaries_have_ended(others, canaries, policy, expected, words):
     decision = ask(view_of(dict({"a": "pending"}, **others), canaries=canaries, **policy))
     assert decision.answer == expected
     assert words in decision.reason
@@ -191,7 +191,7 @@ def test_a_canary_that_left_without_going_is_not_waited_for():
     view = view_of({"a": "pending", "b": "pending", "c": "down"}, canaries=("b", "c"), max_down=3)
     assert ask(view, present=["a", "b", "c"]).answer == "wait"
     decision = ask(view, present=["a", "c"])
-    assert decision.answer == "stop" and "canary b did not go" in decision.reason
+    assert decision.answer == "stop" and "canary b did not start" in decision.reason
 
 
 def test_a_canary_that_was_sick_before_says_nothing_of_the_change():
@@ -219,7 +219,7 @@ def test_a_failure_domain_keeps_most_of_its_nodes(others, expected, words):
     assert words in decision.reason
 
 
-def test_a_node_that_its_failure_domain_holds_back_holds_back_nobody_else():
+def test_a_node_that_its_failure_domain_holds_back_holds_back_no_other():
     domains = {"a": {"rack": "r1"}, "b": {"rack": "r1"}, "c": {"rack": "r2"}, "d": {"rack": "r3"}}
     view = view_of({"a": "down", "b": "pending", "c": "pending", "d": "pending"}, domains=domains, max_down=2, domain_caps={"rack": 1})
     assert [ask(view, name).answer for name in "bcd"] == ["wait", "go", "wait"]
@@ -228,8 +228,8 @@ def test_a_node_that_its_failure_domain_holds_back_holds_back_nobody_else():
 
 def test_a_node_whose_failure_domain_is_not_known_does_not_go():
     decision = ask(view_of({"a": "pending"}, domain_caps={"rack": 1}))
-    assert (decision.answer, decision.reason) == (
-        "stop", "its rack is not known, and at most 1 node of one may be out at a time: name it in gpufleet_domains, or by a group, and run again")
+    assert decision.answer == "stop" and "its rack is not known" in decision.reason
+    assert "gpufleet_domains" in decision.reason
 
 
 @pytest.mark.parametrize("down, window, expected", [(0, 1, "go"), (1, 1, "wait"), (1, 2, "go"), (3, 4, "go"), (4, 4, "wait"), (4, 9, "wait")])
@@ -256,7 +256,7 @@ def test_a_draining_node_that_an_operator_skips_does_not_go_down():
     assert ask(view, phase=state.DOWN) == gate.Decision("stop", "skipped by kim: busy")
 
 
-def test_nobody_starts_without_the_approval_of_exactly_this_plan():
+def test_no_node_starts_without_the_approval_of_exactly_this_plan():
     for approved, expected in ((None, "go"), ("f" * 64, "go"), ("", "stop"), ("e" * 64, "stop")):
         view = view_of({"a": "pending", "b": "draining"}, max_down=3, approved=approved)
         assert ask(view).answer == expected
@@ -264,18 +264,18 @@ def test_nobody_starts_without_the_approval_of_exactly_this_plan():
     assert "rollout_approve=ffffffffffff" in ask(view).reason
 
 
-def test_nobody_starts_outside_of_the_maintenance_window():
+def test_no_node_starts_outside_of_the_maintenance_window():
     windows = [{"days": ["sat"], "from": "22:00", "to": "23:30"}]
     view = view_of({"a": "pending", "b": "draining", "c": "down"}, max_down=5, windows=windows, node_s=1200)
     early, late = SATURDAY - datetime.timedelta(hours=2), SATURDAY + datetime.timedelta(minutes=15)
     assert [ask(view, now=now).answer for now in (early, SATURDAY, late)] == ["stop", "go", "stop"]
     assert [ask(view, "b", state.DOWN, now=now).answer for now in (early, SATURDAY, late)] == ["stop", "go", "stop"]
     assert [ask(view, "c", state.DOWN, now=now).answer for now in (early, late)] == ["go", "go"]
-    assert "closes at 23:30 UTC, before a node that needs 20 min could end" in ask(view, now=late).reason
+    assert "closes at 23:30 UTC" in ask(view, now=late).reason
 
 
 def test_vanished_are_those_in_flight_that_the_play_no_longer_holds():
-    view = view_of({"a": "down", "b": "down", "c": "done", "d": "pending", "e": "down"}, suspects=("e",))
+    view = view_of({"a": "down", "b": "down", "c": "done", "d": "pending", "e": "down"}, orphaned=("e",))
     view.nodes.get("a").steps.append(state.Step("reboot", "2026-01-01T00:00:00.000Z"))
     assert [node.name for node in gate.vanished(view, ["b"])] == ["a"]
     assert "in step reboot" in gate.vanished_reason(view.nodes.get("a"))
@@ -289,7 +289,7 @@ def test_a_node_that_serves_again_is_not_missing_from_its_rack():
         assert ask(view).answer == answer
 
 
-def test_a_node_whose_leave_ran_out_while_it_waited_does_not_go_down_on_it():
+def test_a_node_whose_ticket_expired_while_it_waited_does_not_go_down_with_it():
     view = view_of({"a": "draining"})
     ticket = view.nodes.get("a").ticket
     ticket.granted, ticket.expires = "2026-01-03T18:00:00.000Z", "2026-01-03T22:00:00.000Z"
@@ -298,37 +298,38 @@ def test_a_node_whose_leave_ran_out_while_it_waited_does_not_go_down_on_it():
     for now in (then, SATURDAY):
         decision = ask(view, phase=state.DOWN, now=now)
         assert decision.answer == "stop"
-        assert decision.reason == (
-            "its leave to drain is of 2026-01-03T18:00:00.000Z and ran out at 2026-01-03T22:00:00.000Z, so that what was seen of it then may not hold any "
-            "more: it works again, and the next run takes it anew; rollout_ticket_s says how long leave lasts")
+        assert "granted at 2026-01-03T18:00:00.000Z and expired at 2026-01-03T22:00:00.000Z" in decision.reason
+        assert "rollout_ticket_s" in decision.reason
     view.nodes.get("a").state = "down"
     for phase in (state.DOWN, state.RETURN):
         assert ask(view, phase=phase, now=SATURDAY).answer == "go", "what is down is brought to its end"
 
 
-def test_leave_to_drain_by_another_plan_is_none_to_go_down():
+def test_a_ticket_to_drain_of_another_plan_does_not_allow_down():
     view = view_of({"a": "draining"})
     view.nodes.get("a").ticket.sha256 = "e" * 64
     decision = ask(view, phase=state.DOWN, now=SATURDAY)
-    assert decision.answer == "stop" and "by another plan (eeeeeeeeeeee) than the one that is followed now (ffffffffffff)" in decision.reason
+    assert (
+        decision.answer == "stop" and "plan eeeeeeeeeeee" in decision.reason and "plan ffffffffffff" in decision.reason
+    )
     view.nodes.get("a").ticket = None
     assert ask(view, phase=state.DOWN, now=SATURDAY).answer == "stop"
 
 
-CANARY_NEXT = "clear the cause and run again, with another canary or a larger rollout_canary_failures if that is what you want"
+CANARY_NEXT = "a larger rollout_canary_failures if you want that"
 
 
 @pytest.mark.parametrize(
     "others, canaries, policy, present, ends",
     [
         ({"b": "rolled_back"}, ("b",), {"failure_budget": 9}, None, CANARY_NEXT),
-        ({"b": "skipped"}, ("b",), {}, None, "run again with rollout_canaries naming one that can go"),
-        ({"b": "pending"}, ("b",), {}, ["a"], "see why it left the play, and run again"),
+        ({"b": "skipped"}, ("b",), {}, None, "run again with a node in rollout_canaries that can start"),
+        ({"b": "pending"}, ("b",), {}, ["a"], "find out why it left the play, and run again"),
         ({"b": "quarantined"}, (), {"failure_budget": 9, "max_down": 5, "domain_caps": {"rack": 1}}, None,
-         "have these repaired, or raise the cap (rollout_control with rollout_verb=set_budget, or rollout_domain_caps in the next run)"),
+         "rollout_control with rollout_verb=set_budget, or rollout_domain_caps in the next run)"),
     ],
 )
 def test_who_is_told_to_stop_is_told_what_to_do(others, canaries, policy, present, ends):
     racks = {name: {"rack": "r1"} for name in "ab"}
     decision = ask(view_of(dict({"a": "pending"}, **others), canaries=canaries, domains=racks, **policy), present=present)
-    assert decision.answer == "stop" and decision.reason.endswith(": " + ends), decision.reason
+    assert decision.answer == "stop" and ends in decision.reason

@@ -34,11 +34,19 @@ def end(name, value, time="2026-01-01T00:01:00.000Z"):
 
 
 @hypothesis.given(
-    start=strategies.lists(strategies.sampled_from(["pending"] * 5 + ["lost", "quarantined", "failed", "skipped", "suspect"]), min_size=1, max_size=8),
+    start=strategies.lists(
+        strategies.sampled_from(["pending"] * 5 + ["lost", "quarantined", "failed", "skipped", "orphaned"]),
+        min_size=1,
+        max_size=8,
+    ),
     policy=policies(),
     moves=strategies.lists(
-        strategies.tuples(strategies.sampled_from(NAMES), strategies.sampled_from(["drain", "drain", "down", "down", "end"]),
-                          strategies.sampled_from(state.ENDED)), max_size=80
+        strategies.tuples(
+            strategies.sampled_from(NAMES),
+            strategies.sampled_from(["drain", "drain", "down", "down", "end"]),
+            strategies.sampled_from(state.ENDED),
+        ),
+        max_size=80,
     ),
 )
 @hypothesis.example(
@@ -47,9 +55,14 @@ def end(name, value, time="2026-01-01T00:01:00.000Z"):
 )
 def test_no_history_takes_more_down_than_allowed(start, policy, moves):
     names = NAMES[: len(start)]
-    suspects = [name for name, value in zip(names, start) if value == "suspect"]
+    orphaned = [name for name, value in zip(names, start) if value == "orphaned"]
     policy = limits.complete(policy, 10)
-    view = view_of({name: "down" if value == "suspect" else value for name, value in zip(names, start)}, suspects, domains=RACKS, window=policy["growth_start"])
+    view = view_of(
+        {name: "down" if value == "orphaned" else value for name, value in zip(names, start)},
+        orphaned,
+        domains=RACKS,
+        window=policy["growth_start"],
+    )
     view.policy = policy
     went = []
     for name, move, outcome in moves:
@@ -57,15 +70,16 @@ def test_no_history_takes_more_down_than_allowed(start, policy, moves):
             continue
         node = view.nodes.get(name)
         if move == "end":
-            if node.state in state.IN_FLIGHT and not node.suspect:
+            if node.state in state.IN_FLIGHT and not node.orphaned:
                 state.apply(view, end(name, outcome))
             continue
         before, was_down = node.state, node.state in state.NOT_SERVING
         failed_before = sum(limits.weight(other) for other in limits.charged(view.nodes.having(*state.FAILED)))
         decision = gate.decide(view, move, name)
         if decision.answer == "go":
-            # Nothing starts, and nothing goes down, once the budget is spent; only what is down already goes on.
-            assert failed_before < policy["failure_budget"] or (was_down and move == "down")
+            # Nothing starts, and nothing goes down, once the budget is spent; only what is down already goes on, an orphaned
+            # node among it, which asks to drain again.
+            assert failed_before < policy["failure_budget"] or was_down
             state.apply(view, grant(name, move))
             if move == "drain":
                 assert before == "pending" or before in state.IN_FLIGHT
@@ -77,7 +91,9 @@ def test_no_history_takes_more_down_than_allowed(start, policy, moves):
             elif not was_down:
                 down = view.nodes.having(*(state.NOT_SERVING + state.OUT_OF_SERVICE))
                 assert len(down) + policy["broken_elsewhere"] <= policy["max_down"], "more nodes out of service than allowed"
-                assert view.window is None or len(view.nodes.having(*state.NOT_SERVING)) <= view.window + len(suspects), "more than growth allows"
+                assert view.window is None or len(view.nodes.having(*state.NOT_SERVING)) <= view.window + len(
+                    orphaned
+                ), "more than growth allows"
     assert len(went) == len(set(went)), "a node went twice"
 
 
@@ -85,17 +101,17 @@ def test_no_history_takes_more_down_than_allowed(start, policy, moves):
     count=strategies.integers(1, 12),
     policy=policies(),
     outcomes=strategies.lists(strategies.sampled_from(["done"] * 4 + list(state.FAILED)), min_size=12, max_size=12),
-    suspects=strategies.integers(0, 3),
+    orphaned=strategies.integers(0, 3),
     canaries=strategies.integers(0, 2),
     taken_up=strategies.booleans(),
 )
-def test_a_rollout_always_comes_to_an_end(count, policy, outcomes, suspects, canaries, taken_up):
-    """Everybody asks in turn and those in flight end in turn: in the end nobody waits."""
+def test_a_rollout_always_comes_to_an_end(count, policy, outcomes, orphaned, canaries, taken_up):
+    """All nodes ask in turn and those in flight end in turn: at the end no node waits."""
     names = ["n%02d" % number for number in range(count)]
     policy = limits.complete(policy, 10)
     view = view_of(
-        {name: "down" if number < suspects else "pending" for number, name in enumerate(names)}, names[:suspects],
-        canaries=names[:canaries] if taken_up else names[suspects:suspects + canaries],
+        {name: "down" if number < orphaned else "pending" for number, name in enumerate(names)}, names[:orphaned],
+        canaries=names[:canaries] if taken_up else names[orphaned:orphaned + canaries],
         domains={name: {"rack": "r%d" % (number % 3)} for number, name in enumerate(names)}, window=policy["growth_start"],
     )
     view.policy = policy
@@ -116,11 +132,13 @@ def test_a_rollout_always_comes_to_an_end(count, policy, outcomes, suspects, can
             if decision.answer == "stop" and phase == "down":
                 state.apply(view, end(name, "pending"))
             del asking[name]
-        working = [node.name for node in view.nodes.having(*state.NOT_SERVING) if not node.suspect and node.name not in asking]
+        working = [
+            node.name for node in view.nodes.having(*state.NOT_SERVING) if not node.orphaned and node.name not in asking
+        ]
         if working:
             state.apply(view, end(working[0], results[working[0]], "2026-01-01T00:%02d:%02d.000Z" % divmod(turn, 60)))
     assert asking == {}
     charged = sum(limits.weight(node) for node in limits.charged(view.nodes.having(*state.FAILED)))
-    in_flight = max(policy["max_down"], suspects)
+    in_flight = max(policy["max_down"], orphaned)
     assert charged <= 2 * (policy["failure_budget"] - 1 + in_flight)
     assert len(view.nodes.having(*state.FAILED)) <= policy["failure_budget"] - 1 + in_flight

@@ -9,7 +9,7 @@ import types
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import layouts, limits, plan, plan_text, probes
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.errors import PlanError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
@@ -74,10 +74,12 @@ def test_what_this_rollout_proved_is_done(before, there, expected):
 def test_a_node_that_its_controller_left_goes_on_with_the_version_that_it_had():
     before = ended(value="down", steps=("stop", "mig"), finished=None)
     node = made(Probe("a", version="2.0", layout=True, verdict="pass"), previous=before).nodes["a"]
-    assert node["suspect"] and (node["from"], node["to"], node["install"]) == ("1.0", "1.0", False), "another driver since then has to be seen"
+    assert node[keys.ORPHANED] and (node["from"], node["to"], node["install"]) == ("1.0", "1.0", False), (
+        "another driver since then has to be seen"
+    )
     before = ended(value="down", steps=("stop", "install"), finished=None, to_version="2.0")
     node = made(Probe("a", version="2.0", layout=True, verdict="pass"), "2.0", before).nodes["a"]
-    assert node["suspect"] and (node["from"], node["to"], node["install"]) == ("1.0", "2.0", True)
+    assert node[keys.ORPHANED] and (node["from"], node["to"], node["install"]) == ("1.0", "2.0", True)
 
 
 def test_a_driver_that_another_rollout_left_unproven_is_installed_again_if_one_is_wanted():
@@ -122,7 +124,7 @@ def test_the_ledger_keeps_the_layout():
         again = made(Probe("a", version="1.0", layout=False), previous=view, layout=layout)
         state.apply(view, dict(plan.event(again, "r"), event="plan", run="r2", time="2026-01-01T00:00:02.000Z"))
         node = view.nodes.get("a")
-        assert (node.layout, node.suspect, node.diverted) == (layout, True, diverted)
+        assert (node.layout, node.orphaned, node.diverted) == (layout, True, diverted)
 
 
 @pytest.mark.parametrize(("look", "expected"), [
@@ -153,7 +155,7 @@ def test_what_a_look_at_the_layout_says(look, expected):
     {"name": "halves", "configs": HALVES["config"], "file": "/x"}, {"name": "havles", "configs": HALVES["config"]},
     {"name": "halves", "configs": {"version": "v9"}}, {"name": "halves", "configs": "halves"}, {"name": "broken", "file": "/x"},
 ])
-def test_a_layout_that_nobody_can_read_is_refused(given):
+def test_a_layout_that_cannot_be_read_is_refused(given):
     with pytest.raises(PlanError, match=r"\ba\b"):
         layouts.wanted({"a": given}, lambda path: HALVES["config"])
 

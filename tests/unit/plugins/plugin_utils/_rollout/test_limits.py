@@ -32,7 +32,7 @@ def test_what_is_no_amount(value):
         ({"max_draining": 0}, "rollout_max_draining is 0"),
         ({"failure_percent": "200"}, "rollout_failure_percent is '200'"),
         ({"failure_classes": {"hard": 0}}, "rollout_failure_classes.hard is 0"),
-        ({"failure_classes": {"bad": 1}}, "rollout_failure_classes names bad; known: sick, soft, hard, lost"),
+        ({"failure_classes": {"bad": 1}}, "rollout_failure_classes names bad; expected one of: sick, soft, hard, lost"),
         ({"failure_classes": [1]}, "expected a dictionary"),
         ({"domain_caps": {"rack": "x"}}, "rollout_domain_caps.rack is 'x'"),
         ({"growth_start": 0}, "rollout_growth_start is 0"),
@@ -41,10 +41,10 @@ def test_what_is_no_amount(value):
         ({"ticket_s": 5}, "rollout_ticket_s is 5"),
         ({"common_cause": "x"}, "rollout_common_cause is 'x'"),
         ({"on_failure": "shrug"}, "rollout_on_failure is 'shrug'; expected rollback, quarantine or stop"),
-        ({"typo": 1}, "unknown entry typo"),
+        ({"typo": 1}, "unknown limit typo"),
     ],
 )
-def test_limits_that_nobody_can_follow_are_named(given, words):
+def test_invalid_limits_are_named(given, words):
     with pytest.raises(limits.LimitError, match=words):
         limits.complete(given, 10)
 
@@ -65,21 +65,56 @@ def node(name, failure=state.HARD, signature=""):
         ({}, [], 5, ""),
         ({"failure_budget": 2}, [node("a")], 5, ""),
         ({"failure_budget": 2}, [node("a"), node("b")], 5, "budget of 2 is spent by a, b"),
-        ({"failure_budget": 2}, [node("a", state.LOST)], 5, "budget of 2 is spent by a"),  # a node that is gone counts twice
+        (
+            {"failure_budget": 2},
+            [node("a", state.LOST)],
+            5,
+            "budget of 2 is spent by a",
+        ),  # a node that is gone counts twice
         ({"failure_budget": 1}, [node("a", state.SICK)], 5, ""),  # it was so before
         ({"failure_budget": 9, "failure_classes": {"hard": 1}}, [node("a", state.SOFT)], 5, ""),
-        ({"failure_budget": 9, "failure_classes": {"hard": 1}}, [node("a")], 5, "budget of 1 hard failure is spent by a"),
-        ({"failure_budget": 9, "failure_percent": 10}, [node("a")], 5, ""),  # of five nodes one is always more than a tenth
+        (
+            {"failure_budget": 9, "failure_classes": {"hard": 1}},
+            [node("a")],
+            5,
+            "budget of 1 hard failure is spent by a",
+        ),
+        (
+            {"failure_budget": 9, "failure_percent": 10},
+            [node("a")],
+            5,
+            "",
+        ),  # of five nodes one is always more than a tenth
         ({"failure_budget": 9, "failure_percent": 10}, [node("a")], 10, ""),
-        ({"failure_budget": 9, "failure_percent": 10}, [node("a"), node("b")], 19, "2 of 19 nodes that went have failed, more than 10 %"),
+        (
+            {"failure_budget": 9, "failure_percent": 10},
+            [node("a"), node("b")],
+            19,
+            "2 of 19 nodes that started have failed, more than 10 %",
+        ),
         ({"failure_budget": 9, "failure_percent": 10}, [node("a"), node("b")], 20, ""),
-        ({"failure_budget": 9, "failure_percent": 0}, [node("a")], 5, "1 of 5 nodes that went have failed, more than 0 %: a"),
+        (
+            {"failure_budget": 9, "failure_percent": 0},
+            [node("a")],
+            5,
+            "1 of 5 nodes that started have failed, more than 0 %: a",
+        ),
         ({"failure_budget": 9, "failure_percent": "0%"}, [node("a", state.SICK)], 5, ""),
         ({"failure_budget": 9, "max_delta_unhealthy": 0}, [node("a")], 5, "1 of 100 nodes are unhealthy since"),
         ({"failure_budget": 9, "max_delta_unhealthy": 1}, [node("a")], 5, ""),
-        ({"failure_budget": 9, "max_delta_unhealthy": 1}, [node("a"), node("b")], 5, "2 of 100 nodes are unhealthy since the rollout began"),
+        (
+            {"failure_budget": 9, "max_delta_unhealthy": 1},
+            [node("a"), node("b")],
+            5,
+            "2 of 100 nodes are unhealthy since the rollout began",
+        ),
         ({"failure_budget": 9}, [node("a", signature="x"), node("b", signature="y")], 5, ""),
-        ({"failure_budget": 9}, [node("a", signature="x"), node("b", signature="x")], 5, "a, b failed in the same way (x)"),
+        (
+            {"failure_budget": 9},
+            [node("a", signature="x"), node("b", signature="x")],
+            5,
+            "a, b failed in the same way (x)",
+        ),
         ({"failure_budget": 9}, [node("a", signature="x"), node("b", state.SOFT, "x")], 5, ""),
         ({"failure_budget": 9, "common_cause": 3}, [node("a", signature="x"), node("b", signature="x")], 5, ""),
         ({"failure_budget": 9, "common_cause": 0}, [node(name, signature="x") for name in "abc"], 5, ""),

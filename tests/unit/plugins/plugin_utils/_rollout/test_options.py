@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What users may give as variables of the rollout's playbooks: what is empty is the default, what is wrong is named, and nothing ends in a traceback."""
+"""The variables of the rollout's playbooks: empty is the default, invalid is named, and nothing ends in a traceback."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ def test_every_variable_of_an_upgrade_with_every_kind_of_value(act, key, tmp_pat
     for kind, value in VALUES.items():
         result = act(**{key: value})
         if key == "target" and kind in ("null", "empty", "blank"):
-            assert result["failed"] and "set nvidia_driver_version (or rollout_version)" in result["msg"], "each node has its own then, and these have none"
+            assert result["failed"] and "Set nvidia_driver_version (or rollout_version)" in result["msg"], (
+                "each node has its own then, and these have none"
+            )
         elif key == "artifact_dir" and kind in ("null", "empty", "blank"):
             is_named(result, name, value)  # the playbook passes its own default on
         elif kind in ("null", "empty", "blank"):
@@ -73,40 +75,67 @@ def test_every_variable_of_an_upgrade_with_every_kind_of_value(act, key, tmp_pat
     assert not (tmp_path / "artifacts").exists()
 
 
-@pytest.mark.parametrize("key, value, words", [
-    ("growth_step", "x", "rollout_growth_step is 'x'; expected a whole number, at most 1000000"),
-    ("growth_step", True, "rollout_growth_step is true; expected a whole number"),
-    ("node_s", HUGE, "rollout_node_s is 1000000000000000000000000000000; expected a whole number, at most 604800"),
-    ("ticket_s", 10 ** 100, "rollout_ticket_s is a number of more than 60 digits; expected a whole number, at most 2678400"),
-    ("max_down", HUGE, "rollout_max_down is"),
-    ("max_down", "9" * 30, "rollout_max_down is"),
-    ("domain_caps", {"rack": HUGE}, "rollout_domain_caps.rack is 1000000000000000000000000000000; expected"),
-    ("domain_caps", {"rack": None}, "rollout_domain_caps.rack is null; expected"),
-    ("domain_caps", "rack", "rollout_domain_caps is 'rack'; expected a dictionary"),
-    ("waves", [1, [2]], "rollout_waves[1] is a list; expected a number such as 2"),
-    ("waves", {"a": 1}, "rollout_waves is a dictionary; expected a list"),
-    ("mode", "window s", "rollout_mode is 'window s'; expected one of window, waves"),
-    ("on_failure", ["stop"], "rollout_on_failure is a list; expected a text"),
-    ("require_approval", "maybe", "rollout_require_approval is 'maybe'; expected true or false"),
-    ("canaries", ["a", None], "rollout_canaries[1] is null; expected no empty entry"),
-    ("target", 550.9, "rollout_version is 550.9; expected a text, in quotes"),
-    ("rollout_id", {"x": 1}, "rollout_id is a dictionary; expected a text"),
-    ("ledger", "postgresql://h:port/d", "rollout_ledger is no database URL"),
-    ("ledger", "sqlite:///relative", "rollout_ledger is"),
-    ("webhook", SECRET, "rollout_webhook is a text; expected a dictionary"),
-    ("webhook", {"url": ["secret"]}, "rollout_webhook.url is a list; expected a text"),
-    ("webhook", {"url": "http://h:port/secret"}, "rollout_webhook cannot be used: its port is no number"),
-    ("webhook", {"uri": "http://h/secret"}, "rollout_webhook.uri is null; expected none of this name, but events, kind, timeout, url"),
-    ("webhook", {"url": "http://h", "timeout": "soon"}, "rollout_webhook.timeout is"),
-    ("webhook", {"url": "http://h", "kind": "pager"}, "rollout_webhook.kind is"),
-    ("hold_queries", {"name": "x"}, "rollout_hold_queries is a dictionary; expected a list"),
-    ("hold_queries", [{"name": "x", "url": "http://h"}], "rollout_hold_queries[0].query is null; expected a value, which each entry has to have"),
-    ("hold_queries", [{"name": "x", "url": "http://h:port", "query": "up"}], "rollout_hold_queries: the url of x cannot be used: its port is no number"),
-    ("hold_queries", [{"name": "x", "url": "http://h:99999", "query": "up"}], "rollout_hold_queries: the url of x cannot be used: its port is no number"),
-    ("windows", [{"from": "22:00", "to": "23:00", "timezone": "Europe"}], "rollout_windows[0].timezone is 'Europe', a directory of time zones"),
-    ("windows", "22:00-23:00", "rollout_windows is '22:00-23:00'; expected a list"),
-    ("abandon", [["a"]], "rollout_abandon[0] is a list"),
-])
+@pytest.mark.parametrize(
+    "key, value, words",
+    [
+        ("growth_step", "x", "rollout_growth_step is 'x'; expected a whole number, at most 1000000"),
+        ("growth_step", True, "rollout_growth_step is true; expected a whole number"),
+        ("node_s", HUGE, "rollout_node_s is 1000000000000000000000000000000; expected a whole number, at most 604800"),
+        (
+            "ticket_s",
+            10**100,
+            "rollout_ticket_s is a number of more than 60 digits; expected a whole number, at most 2678400",
+        ),
+        ("max_down", HUGE, "rollout_max_down is"),
+        ("max_down", "9" * 30, "rollout_max_down is"),
+        ("domain_caps", {"rack": HUGE}, "rollout_domain_caps.rack is 1000000000000000000000000000000; expected"),
+        ("domain_caps", {"rack": None}, "rollout_domain_caps.rack is null; expected"),
+        ("domain_caps", "rack", "rollout_domain_caps is 'rack'; expected a dictionary"),
+        ("waves", [1, [2]], "rollout_waves[1] is a list; expected a number such as 2"),
+        ("waves", {"a": 1}, "rollout_waves is a dictionary; expected a list"),
+        ("mode", "window s", "rollout_mode is 'window s'; expected one of window, waves"),
+        ("on_failure", ["stop"], "rollout_on_failure is a list; expected a text"),
+        ("require_approval", "maybe", "rollout_require_approval is 'maybe'; expected true or false"),
+        ("canaries", ["a", None], "rollout_canaries[1] is null; expected no empty entry"),
+        ("target", 550.9, "rollout_version is 550.9; expected a text, in quotes"),
+        ("rollout_id", {"x": 1}, "rollout_id is a dictionary; expected a text"),
+        ("ledger", "postgresql://h:port/d", "rollout_ledger is not a database URL"),
+        ("ledger", "sqlite:///relative", "rollout_ledger is"),
+        ("webhook", SECRET, "rollout_webhook is a text; expected a dictionary"),
+        ("webhook", {"url": ["secret"]}, "rollout_webhook.url is a list; expected a text"),
+        ("webhook", {"url": "http://h:port/secret"}, "rollout_webhook cannot be used: its port is no number"),
+        (
+            "webhook",
+            {"uri": "http://h/secret"},
+            "rollout_webhook.uri is null; expected only the keys events, kind, timeout, url",
+        ),
+        ("webhook", {"url": "http://h", "timeout": "soon"}, "rollout_webhook.timeout is"),
+        ("webhook", {"url": "http://h", "kind": "pager"}, "rollout_webhook.kind is"),
+        ("hold_queries", {"name": "x"}, "rollout_hold_queries is a dictionary; expected a list"),
+        (
+            "hold_queries",
+            [{"name": "x", "url": "http://h"}],
+            "rollout_hold_queries[0].query is null; expected a value, which every entry needs",
+        ),
+        (
+            "hold_queries",
+            [{"name": "x", "url": "http://h:port", "query": "up"}],
+            "rollout_hold_queries: the url of x cannot be used: its port is no number",
+        ),
+        (
+            "hold_queries",
+            [{"name": "x", "url": "http://h:99999", "query": "up"}],
+            "rollout_hold_queries: the url of x cannot be used: its port is no number",
+        ),
+        (
+            "windows",
+            [{"from": "22:00", "to": "23:00", "timezone": "Europe"}],
+            "rollout_windows[0].timezone is 'Europe', a directory of time zones",
+        ),
+        ("windows", "22:00-23:00", "rollout_windows is '22:00-23:00'; expected a list"),
+        ("abandon", [["a"]], "rollout_abandon[0] is a list"),
+    ],
+)
 def test_what_is_wrong_is_told_by_its_variable(act, key, value, words):
     result = act(**{key: value})
     assert result.get("failed") and words in result["msg"] and "secret" not in result["msg"], result.get("msg")

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the ledger takes for the end of a node, and what it does not."""
+"""The proof that the ledger requires for the final state of a node."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_node_that_was_put_back_passed_with_the_driver_it_had():
     steps = WAY + ("rollback_install", "rollback_reboot", "rollback_validate")
     old = dict(GOOD, driver={"expected": "1.0"})
     proof.require_end(node(*steps), "rolled_back", {proof.DOCUMENT: old})
-    with pytest.raises(state.StateError, match="step rollback_reboot was begun at"):
+    with pytest.raises(state.StateError, match="step rollback_reboot began at"):
         proof.require_end(node(*steps), "rolled_back", {proof.DOCUMENT: dict(old, time="2026-01-01T00:00:08Z")})
 
 
@@ -67,7 +67,9 @@ def test_a_clock_of_an_earlier_controller_does_not_count():
 def test_nothing_was_changed_is_refused_of_a_node_that_was(steps, refused):
     for ended in ("failed", "pending", "skipped", "quarantined", "lost"):
         if ended in refused:
-            with pytest.raises(state.StateError, match="a cannot end as %s, which says that nothing was changed on it" % ended):
+            with pytest.raises(
+                state.StateError, match="a cannot end as %s, which means that nothing was changed on it" % ended
+            ):
                 proof.require_end(node(*steps), ended, {})
         else:
             proof.require_end(node(*steps), ended, {})
@@ -77,7 +79,7 @@ def test_nothing_was_changed_is_refused_of_a_node_that_was(steps, refused):
 def test_the_plans_version_goes_before_the_roles(told, refused):
     if not refused:
         return proof.require_version(node(), told)
-    with pytest.raises(state.StateError, match="The plan takes a to 2.0, and the role was told %s" % told):
+    with pytest.raises(state.StateError, match="of a is %s; expected 2.0" % told):
         return proof.require_version(node(), told)
 
 

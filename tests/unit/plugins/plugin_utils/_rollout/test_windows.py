@@ -53,10 +53,12 @@ def test_windows_that_touch_are_one():
 
 
 def test_why_it_is_closed_and_when_it_opens():
-    assert windows.state_at([NIGHT], at("2026-01-03 12:00"), 0).reason == "outside of the maintenance window; it opens next at 2026-01-03 22:00 UTC"
+    assert (
+        windows.state_at([NIGHT], at("2026-01-03 12:00"), 0).reason
+        == "outside of the maintenance window; the next one opens at 2026-01-03 22:00 UTC"
+    )
     late = windows.state_at([NIGHT], at("2026-01-04 03:50"), 1200)
-    assert late.reason == ("the maintenance window closes at 04:00 UTC, before a node that needs 20 min could end; "
-                           "it opens next at 2026-01-10 22:00 UTC")
+    assert "closes at 04:00 UTC" in late.reason and "20 min" in late.reason and "2026-01-10 22:00 UTC" in late.reason
 
 
 @pytest.mark.parametrize(
@@ -77,7 +79,7 @@ def test_why_it_is_closed_and_when_it_opens():
         ([{"from": "22:00", "to": "23:00", "timezone": "Mars/Base"}], "timezone is 'Mars/Base'"),
     ],
 )
-def test_windows_that_nobody_can_follow_are_named(bad, words):
+def test_invalid_windows_are_named(bad, words):
     with pytest.raises(windows.WindowError, match=words):
         windows.check(bad)
 
@@ -88,7 +90,7 @@ def test_windows_that_nobody_can_follow_are_named(bad, words):
         ([], 900, None),
         ([NIGHT], 900, None),
         ([NIGHT], 6 * 3600, None),
-        ([NIGHT], 6 * 3600 + 1, "No opening of rollout_windows is long enough for one node, which takes 361 min"),
+        ([NIGHT], 6 * 3600 + 1, "No window of rollout_windows is long enough for one node, which takes 361 min"),
         ([{"date": "2026-01-02", "from": "22:00", "to": "23:00"}], 900, "rollout_windows are over"),
         ([{"date": "2026-01-02", "from": "22:00", "to": "23:00"}, NIGHT], 900, None),
         ([{"date": "2027-01-02", "from": "22:00", "to": "23:00"}], 900, None),
@@ -116,7 +118,7 @@ def clock(minutes):
 
 
 def wall_says(window, now):
-    """Whether the window is open, by nothing but a look at the clock on the wall there."""
+    """Return True if the window is open, by local time alone."""
     wall = now.astimezone(zoneinfo.ZoneInfo(window["timezone"]))
     today, minutes = wall.date(), wall.hour * 60 + wall.minute
     opens, closes = (int(window[key][:2]) * 60 + int(window[key][3:]) for key in ("from", "to"))
@@ -163,8 +165,8 @@ def test_every_quarter_of_an_hour_around_a_change_of_clocks(zone, day):
 
 
 @pytest.mark.parametrize("zone, words", [
-    ("Europe", "is 'Europe', a directory of time zones and none itself"),
-    ("America/Argentina", "is 'America/Argentina', a directory of time zones and none itself"),
+    ("Europe", "is 'Europe', a directory of time zones"),
+    ("America/Argentina", "is 'America/Argentina', a directory of time zones"),
     ("", "is empty"),
     ("  ", "is empty"),
     ("/usr/share/zoneinfo/Europe/Berlin", "is '/usr/share/zoneinfo/Europe/Berlin', a path"),
@@ -173,9 +175,9 @@ def test_every_quarter_of_an_hour_around_a_change_of_clocks(zone, day):
     ("Europe/Berlin ", "is 'Europe/Berlin ', which this controller does not know"),
     ("tzdata.zi", "is 'tzdata.zi', which this controller does not know"),
     ("a\0b", "which this controller does not know"),
-    (None, "is None, which is no text"),
-    (2, "is 2, which is no text"),
-    (["UTC"], "is ['UTC'], which is no text"),
+    (None, "is None, which is not a string"),
+    (2, "is 2, which is not a string"),
+    (["UTC"], "is ['UTC'], which is not a string"),
 ])
 def test_zones_that_are_none_have_their_own_words(zone, words):
     with pytest.raises(windows.WindowError) as caught:

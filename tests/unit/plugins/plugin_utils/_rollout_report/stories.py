@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 
 LATER = "2030-01-01T00:00:00.000Z"
@@ -29,7 +29,7 @@ class Story:
 
     def add(self, event, after=0.0, **fields):
         self.now += datetime.timedelta(seconds=after)
-        self.events.append(dict(fields, event=event, run=self.run, time=ledger.timestamp(self.now)))
+        self.events.append(dict(fields, event=event, run=self.run, time=timestamp(self.now)))
         return self
 
     def grant(self, name, phase="drain", after=1.0):
@@ -62,9 +62,11 @@ class Story:
     def end(self):
         return self.add("end", 1)
 
-    def write(self, book):
+    def write(self, ledger):
         """Into a ledger, in one transaction for each event."""
         for event in self.events:
             fields = {key: value for key, value in event.items() if key not in ("event", "time")}
-            book.transact(lambda transaction, fields=fields, event=event: transaction.append(event["event"], **fields))
+            ledger.transact(
+                lambda transaction, fields=fields, event=event: transaction.append(event["event"], **fields)
+            )
         return self

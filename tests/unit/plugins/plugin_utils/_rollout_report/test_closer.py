@@ -14,7 +14,8 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, owner
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger, timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import closer, watcher
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout_report.stories import Story
 
@@ -34,16 +35,20 @@ def playbook(tmp_path):
 
 
 @pytest.fixture
-def book(tmp_path, playbook):
-    made = ledger.Ledger(str(tmp_path), "r1")
+def ledger(tmp_path, playbook):
+    made = Ledger(str(tmp_path), "r1")
     Story("a1", "b1").go("a1", "install").write(made)
     controller = owner.identify(playbook.pid)
-    made.transact(lambda transaction: transaction.hold({"owner": controller, "run": "run1", "time": ledger.timestamp(), "heartbeat": ledger.timestamp()}))
+    made.transact(
+        lambda transaction: transaction.hold(
+            {"owner": controller, "run": "run1", "time": timestamp(), "heartbeat": timestamp()}
+        )
+    )
     return made
 
 
-def verdict(book):
-    with open(book.path("report.json"), encoding="utf-8") as stream:
+def verdict(ledger):
+    with open(ledger.path("report.json"), encoding="utf-8") as stream:
         return json.load(stream)["verdict"]
 
 
@@ -52,49 +57,60 @@ def end(playbook):
     playbook.wait()
 
 
-def close(book, playbook):
-    return closer.close(book, "run1", book.owner()["owner"])
+def close(ledger, playbook):
+    return closer.close(ledger, "run1", ledger.owner()["owner"])
 
 
-def test_a_run_whose_playbook_is_gone_is_told_to_be_incomplete_and_nothing_is_made_of_its_nodes(book, playbook):
+def test_a_run_whose_playbook_is_gone_is_told_to_be_incomplete_and_nothing_is_made_of_its_nodes(ledger, playbook):
     end(playbook)
-    before = book.events(), book.owner()
-    lines = close(book, playbook)
-    assert verdict(book) == "incomplete" and (book.events(), book.owner()) == before
-    assert lines[0].startswith("Rollout r1 has not come to its end") and lines[-1] == "To go on, run the same command again: it goes on with rollout r1."
-    assert any(line.startswith("a1 ") and " down " in line for line in lines) and "report: %s" % book.path("report.html") in lines
+    before = ledger.events(), ledger.owner()
+    lines = close(ledger, playbook)
+    assert verdict(ledger) == "incomplete" and (ledger.events(), ledger.owner()) == before
+    assert lines[0].startswith("Rollout r1 has not finished") and lines[-1] == "To continue, run the same command again: it continues rollout r1."
+    assert (
+        any(line.startswith("a1 ") and " down " in line for line in lines)
+        and "report: %s" % ledger.path("report.html") in lines
+    )
 
 
-def test_a_run_that_its_last_node_ended_is_closed_with_its_verdict(book, playbook):
-    book.transact(lambda transaction: [transaction.append("state", run="run1", node="a1", state="rolled_back", reason="x", failure="hard"),
-                                       transaction.append("end", run="run1")])
+def test_a_run_that_its_last_node_ended_is_closed_with_its_verdict(ledger, playbook):
+    ledger.transact(
+        lambda transaction: [
+            transaction.append("state", run="run1", node="a1", state="rolled_back", reason="x", failure="hard"),
+            transaction.append("end", run="run1"),
+        ]
+    )
     end(playbook)
-    lines = close(book, playbook)
-    assert verdict(book) == "failed" and book.owner()["ended"]
-    assert "has not come to its end" not in lines[0] and lines[-1].startswith("failed: ")
+    lines = close(ledger, playbook)
+    assert verdict(ledger) == "failed" and ledger.owner()["ended"]
+    assert "has not finished" not in lines[0] and lines[-1].startswith("failed: ")
 
 
 @pytest.mark.parametrize("change", ["ended", "run", "owner"])
-def test_a_run_that_was_closed_or_taken_over_is_none_of_its_business(book, playbook, change):
-    record, controller = book.owner(), book.owner()["owner"]
-    found = {"ended": dict(record, ended=ledger.timestamp()), "run": dict(record, run="run2"), "owner": dict(record, owner=owner.identify(os.getpid()))}
-    book.transact(lambda transaction: transaction.hold(found[change]))
+def test_a_run_that_was_closed_or_taken_over_is_none_of_its_business(ledger, playbook, change):
+    record, controller = ledger.owner(), ledger.owner()["owner"]
+    found = {
+        "ended": dict(record, ended=timestamp()),
+        "run": dict(record, run="run2"),
+        "owner": dict(record, owner=owner.identify(os.getpid())),
+    }
+    ledger.transact(lambda transaction: transaction.hold(found[change]))
     end(playbook)
-    assert closer.close(book, "run1", controller) == [] and not os.path.exists(book.path("report.json"))
+    assert closer.close(ledger, "run1", controller) == [] and not os.path.exists(ledger.path("report.json"))
 
 
 def test_without_a_ledger_nothing_is_made(tmp_path, playbook):
-    assert closer.close(ledger.Ledger(str(tmp_path / "none"), "r1"), "run1", owner.identify(playbook.pid)) == []
+    assert closer.close(Ledger(str(tmp_path / "none"), "r1"), "run1", owner.identify(playbook.pid)) == []
     assert not (tmp_path / "none").exists()
 
 
 @pytest.fixture
 def begin():
-    """begin(book, controller): the process that watches the controller; it is waited for, as its parent is this process."""
+    """begin(ledger, controller): the process that watches the controller; it is waited for, as its parent is this process."""
     pids = []
 
-    def start(book, controller):
-        pids.append(watcher.start(book, controller, "run1"))
+    def start(ledger, controller):
+        pids.append(watcher.start(ledger, controller, "run1"))
         return pids[-1]
 
     yield start
@@ -102,14 +118,14 @@ def begin():
         os.waitpid(pid, 0)
 
 
-def test_it_waits_for_the_end_of_the_playbook_and_speaks_where_that_spoke(book, playbook, tmp_path, begin):
-    pid = begin(book, book.owner()["owner"])
+def test_it_waits_for_the_end_of_the_playbook_and_speaks_where_that_spoke(ledger, playbook, tmp_path, begin):
+    pid = begin(ledger, ledger.owner()["owner"])
     time.sleep(1)
     assert os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None and (tmp_path / "output").read_text() == "TASK\n"
     end(playbook)
     assert os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT).si_status == 0
     said = (tmp_path / "output").read_text()
-    assert said.startswith("TASK\n\nRollout r1 has not come to its end") and verdict(book) == "incomplete"
+    assert said.startswith("TASK\n\nRollout r1 has not finished") and verdict(ledger) == "incomplete"
 
 
 def wait_for_writer(pid, pipe):
@@ -125,25 +141,25 @@ def wait_for_writer(pid, pipe):
     raise AssertionError("it never opened the output")
 
 
-def test_whoever_reads_the_output_to_its_end_finds_the_report_closed(book, begin):
+def test_a_reader_of_the_whole_output_finds_the_report_closed(ledger, begin):
     process = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     controller = owner.identify(process.pid)
-    book.transact(lambda transaction: transaction.hold(dict(transaction.owner, owner=controller)))
-    watching = begin(book, controller)
+    ledger.transact(lambda transaction: transaction.hold(dict(transaction.owner, owner=controller)))
+    watching = begin(ledger, controller)
     wait_for_writer(watching, os.readlink("/proc/%d/fd/1" % process.pid))
     output = process.communicate(timeout=600)[0].decode()
-    assert verdict(book) == "incomplete" and "To go on, run the same command again" in output
+    assert verdict(ledger) == "incomplete" and "To continue, run the same command again" in output
 
 
-def test_a_playbook_that_ended_before_is_not_waited_for(book, playbook, begin):
+def test_a_playbook_that_ended_before_is_not_waited_for(ledger, playbook, begin):
     controller = owner.identify(playbook.pid)
     end(playbook)
     assert closer.output_of(playbook.pid) is None
-    assert os.waitid(os.P_PID, begin(book, controller), os.WEXITED | os.WNOWAIT).si_status == 0
-    assert verdict(book) == "incomplete"
+    assert os.waitid(os.P_PID, begin(ledger, controller), os.WEXITED | os.WNOWAIT).si_status == 0
+    assert verdict(ledger) == "incomplete"
 
 
-def test_where_nobody_reads_any_more_nothing_is_raised():
+def test_without_a_reader_nothing_is_raised():
     read, write = os.pipe()
     os.close(read)
     closer.speak(write, ["x"])

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The webhook: what is told, that nothing is lost, that nothing is told twice where it can be known, and that nobody waits for it."""
+"""The webhook: nothing is lost, nothing is sent twice if the first arrival is known, and no task waits for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, owner, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import notices, outbox
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout_report.stories import Story
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.webserver import Server, serving, wait_for
@@ -36,7 +37,7 @@ class TestNotices:
         made = Story("a1", "b1", "c1", canaries=["a1"], failure_budget=1).done("a1").fails("b1").end()
         assert lines(made) == [
             (["started"], ["Rollout r1 began: 3 nodes to 2.0, at most 1 down at a time."]),
-            (["canary"], ["The canaries are over: a1 done."]),
+            (["canary"], ["The canaries have ended: a1 done."]),
             (["failed", "stopped"], ["b1 is rolled back: GPU 3 is gone", "No further node starts: the failure budget of 1 is spent by b1."]),
             (["finished"], ["Rollout r1 is over: failed (1 pending, 1 done, 1 rolled back)."]),
         ]
@@ -51,7 +52,7 @@ class TestNotices:
         made.add("hold", names=["q"], reason="q: 1 series").add("hold", names=[], reason="")
         assert [text for dummy, text in lines(made)][1:] == [
             ["Rollout r1: paused by kim: fabric."], ["Rollout r1: a1 left out by kim: x."], ["Rollout r1 is held: q: 1 series"],
-            ["Rollout r1 is not held any more."]]
+            ["Rollout r1 is no longer held."]]
 
     def test_only_what_is_wanted_is_told(self):
         made = Story("a1", "b1", canaries=["a1"]).done("a1").fails("b1").end()
@@ -67,7 +68,7 @@ class TestNotices:
         notice = told(Story("a1", failure_budget=1).fails("a1", reason="<script> & @here"), ["failed"])[0]
         slack = json.loads(notices.payload(notice, "slack", False))
         assert list(slack) == ["text"] and "&lt;script&gt; &amp; @here" in slack["text"]
-        assert "told again" in json.loads(notices.payload(notice, "slack", True))["text"]
+        assert "sent again" in json.loads(notices.payload(notice, "slack", True))["text"]
         plain = json.loads(notices.payload(notice, "json", True))
         assert (plain["schema"], plain["id"], plain["node"], plain["repeat"], plain["counts"]) == (
             "gpufleet.event/1", "r1/%d" % notice.number, "a1", True, {"rolled_back": 1})
@@ -83,15 +84,15 @@ def server():
 
 
 @pytest.fixture
-def book(tmp_path, url):
-    made = ledger.Ledger(str(tmp_path), "r1", url)
+def ledger(tmp_path, url):
+    made = Ledger(str(tmp_path), "r1", url)
     Story("a1", "b1").fails("a1").end().write(made)
     return made
 
 
 @pytest.fixture
 def lite(tmp_path):
-    made = ledger.Ledger(str(tmp_path), "r1")
+    made = Ledger(str(tmp_path), "r1")
     Story("a1", "b1").fails("a1").end().write(made)
     return made
 
@@ -100,8 +101,8 @@ def webhook(server, **more):
     return dict({"url": server.url + "/services/s3cr3t", "kind": "json", "events": ALL, "timeout": 2.0}, **more)
 
 
-def sender(book, server, **more):
-    return outbox.Sender(book, webhook(server, **more), give_up_s=12.0, pause_s=0.05)
+def sender(ledger, server, **more):
+    return outbox.Sender(ledger, webhook(server, **more), give_up_s=12.0, pause_s=0.05)
 
 
 def kinds(server):
@@ -111,13 +112,13 @@ def kinds(server):
 EXPECTED = [["started"], ["failed", "stopped"], ["finished"]]
 
 
-def test_everything_is_told_once_and_in_order(book, server):
-    assert outbox.Outbox(book).waiting()[0]
-    assert sender(book, server).run() and sender(book, server).run()
+def test_everything_is_told_once_and_in_order(ledger, server):
+    assert outbox.Outbox(ledger).waiting()[0]
+    assert sender(ledger, server).run() and sender(ledger, server).run()
     assert kinds(server) == EXPECTED and not any(body["repeat"] for body in server.bodies())
-    assert not outbox.Outbox(book).waiting()[0]
-    book.transact(lambda transaction: transaction.append("control", run="run1", verb="pause", user="kim", reason="x"))
-    assert outbox.Outbox(book).waiting()[0] and sender(book, server).run()
+    assert not outbox.Outbox(ledger).waiting()[0]
+    ledger.transact(lambda transaction: transaction.append("control", run="run1", verb="pause", user="kim", reason="x"))
+    assert outbox.Outbox(ledger).waiting()[0] and sender(ledger, server).run()
     assert kinds(server)[3:] == [["operator"]]
 
 
@@ -150,18 +151,18 @@ def test_a_message_that_is_not_taken_is_left_out_and_the_others_are_told(lite, s
     assert (record["told"], record["left_out"], record["error"]) == (1, 1, "HTTP 400") and len(server.requests) == 4
 
 
-def test_a_sender_that_died_after_it_posted_says_that_it_repeats(book, server):
-    mine = sender(book, server)
+def test_a_sender_that_died_after_it_posted_says_that_it_repeats(ledger, server):
+    mine = sender(ledger, server)
     mine.lease(60)
-    first = notices.notices(outbox.Outbox(book).events())[0]
+    first = notices.notices(outbox.Outbox(ledger).events())[0]
     mine.lease(60, sending=first.number)  # posted, and killed before it could write so
-    outbox.Outbox(book).change(lambda record: dict(record, until=0.0))
-    assert sender(book, server).run()
+    outbox.Outbox(ledger).change(lambda record: dict(record, until=0.0))
+    assert sender(ledger, server).run()
     assert [body["repeat"] for body in server.bodies()] == [True, False, False]
 
 
-def test_two_senders_tell_it_once(book, server):
-    one, other = sender(book, server), sender(book, server)
+def test_two_senders_tell_it_once(ledger, server):
+    one, other = sender(ledger, server), sender(ledger, server)
     assert one.lease(60)
     assert other.run() and server.requests == [], "the lease is the other's"
     assert one.run() and kinds(server) == EXPECTED
@@ -178,7 +179,7 @@ def test_a_sender_whose_lease_was_taken_stops(lite, server):
     assert not mine.run() and len(server.requests) == 1
 
 
-def test_the_lease_of_a_dead_process_is_nobodys(lite):
+def test_the_lease_of_a_dead_process_is_free(lite):
     dead = dict(owner.identify(os.getpid()), pid=2 ** 22 + 1, token="x")
     assert not outbox.taken({"sender": dead, "until": time.time() + 60}, time.time())
     live = dict(owner.identify(os.getpid()), token="x")
@@ -186,8 +187,8 @@ def test_the_lease_of_a_dead_process_is_nobodys(lite):
     assert not outbox.taken({"sender": live, "until": time.time() - 1}, time.time())
 
 
-def test_a_process_of_its_own_tells_it_and_nobody_waits(book, server):
-    """The server answers the first message when the caller has gone on; somebody who waited for it would give it up and repeat it."""
+def test_a_separate_process_sends_it_and_no_task_waits(ledger, server):
+    """The server answers the first message after the caller has continued; a caller that waited would send it again."""
     gone_on = threading.Event()
 
     def answer(number):
@@ -195,9 +196,9 @@ def test_a_process_of_its_own_tells_it_and_nobody_waits(book, server):
         return 200, b"ok", {}
 
     server.answer = answer
-    outbox.kick(book, webhook(server, timeout=60.0))
+    outbox.kick(ledger, webhook(server, timeout=60.0))
     gone_on.set()
-    wait_for(lambda: not outbox.Outbox(book).waiting()[0])
+    wait_for(lambda: not outbox.Outbox(ledger).waiting()[0])
     assert kinds(server) == EXPECTED
 
 
@@ -244,7 +245,7 @@ def test_without_a_webhook_or_news_nothing_is_started(lite, server, monkeypatch)
 
 
 @pytest.mark.parametrize("error", [OSError("no more processes"), store.StoreError("the database is away")])
-def test_what_goes_wrong_is_said_and_keeps_nobody(lite, server, monkeypatch, error):
+def test_an_error_is_reported_and_stops_nothing(lite, server, monkeypatch, error):
     def broken(*args):
         raise error
 
@@ -261,7 +262,7 @@ def test_the_end_waits_a_little_and_says_what_is_left(lite, server, monkeypatch)
     monkeypatch.setattr(outbox.time, "monotonic", lambda: next(clock))
     said = []
     outbox.flush(lite, webhook(server), said.append)
-    assert len(said) == 1 and "was not told everything yet" in said[0]
+    assert len(said) == 1 and "did not get all notices yet" in said[0]
     monkeypatch.undo()
     assert sender(lite, server).run()
     outbox.flush(lite, webhook(server), said.append)

@@ -15,10 +15,18 @@ from xml.etree import ElementTree
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.callback import rollout_progress
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger, timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files, markdown
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import estimate, limits
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import axis, metrics, page, publish, report, timeline
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import (
+    metrics,
+    page,
+    publish,
+    report,
+    time_scale,
+    timeline,
+)
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._report.test_formats import EVIL, Page
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout_report.stories import START, Story
 
@@ -35,7 +43,7 @@ def story():
 def document(made=None, ended=True):
     made = made or story()
     found = timeline.build(made.events)
-    return report.document(found.view, ended, ledger.timestamp(made.now), made.events[-1]["time"], found), found
+    return report.document(found.view, ended, timestamp(made.now), made.events[-1]["time"], found), found
 
 
 def pages(made=None, ended=True):
@@ -55,7 +63,7 @@ class TestDocument:
         assert doc["reasons"] == [
             "No further node starts: the failure budget of 2 is spent by b1, a2.", "1 node lost: a2.", "1 node rolled back: b1.",
             "1 node did not go: b2.", "1 of 4 nodes done or skipped."]
-        assert doc["next_steps"][0].startswith("a2 (lost): Is it on") and "b1 (rolled_back)" not in doc["next_steps"][1]
+        assert doc["next_steps"][0].startswith("a2 (lost): Check that it is powered on") and "b1 (rolled_back)" not in doc["next_steps"][1]
         assert "with a larger budget" in doc["next_steps"][-1]
         assert json.loads(files.json_text(doc)) == doc == json.loads(files.json_text(doc, dense=True))
 
@@ -67,7 +75,7 @@ class TestDocument:
         assert doc["reasons"] == [
             "1 node left out by an operator, and still at its old version: a2 (skipped by kim: its user needs it).",
             "Every other node is done or had nothing to do: 1 done, 1 skipped."]
-        assert doc["next_steps"] == ["a2 (left out by an operator): the next run takes it, unless it is skipped again."]
+        assert doc["next_steps"] == ["a2 (left out by an operator): the next run includes it, unless it is skipped again."]
         made.events.pop()
         assert "rollout_verb=retry" in document(made)[0]["next_steps"][-1], "the run did not come to its end"
         made.end()
@@ -98,10 +106,10 @@ class TestDocument:
         change(made)
         assert words in document(made, ended=False)[0]["reasons"]
 
-    def test_a_plan_that_nobody_approved_says_so(self):
+    def test_a_plan_without_approval_says_so(self):
         made = Story("a1")
         made.events[0]["policy"]["approved"] = ""
-        assert "Nobody has approved this plan, so no node starts." in document(made, False)[0]["reasons"]
+        assert "This plan is not approved, so no node starts." in document(made, False)[0]["reasons"]
 
     def test_a_hold_that_is_over_is_not_named(self):
         made = Story("a1").add("hold", names=["x"], reason="x: y").add("hold", names=[], reason="")
@@ -154,7 +162,7 @@ class TestEveryState:
         assert any(line.split()[:2] == [name, name] for line in report.table(doc)) == told
         shown = Page(made["report.html"])
         badges = [one["text"] for one in shown.all("span", class_="badge")]
-        assert ("%s %s" % (page.SIGN[name], page.words(name)) in badges) == told
+        assert ("%s %s" % (page.SIGN[name], page.label(name)) in badges) == told
 
     def test_a_page_has_a_sign_a_colour_and_a_phase_for_each(self):
         styles = page.html.source("style.css") + page.html.source("rollout.css")
@@ -182,7 +190,7 @@ def again(made, names, keep=(), **states):
 
 
 class TestEarlierRuns:
-    """What a run before found and did stays in the report, whatever the next one is about."""
+    """The results of an earlier run stay in the report of the next one."""
 
     def limited(self):
         """a1 and b1 failed and b2 waited; a later run takes b1 alone."""
@@ -225,7 +233,7 @@ class TestEarlierRuns:
     def test_what_broke_off_or_is_tried_again_is_an_attempt_as_well(self):
         made = Story("a1", "b1", failure_budget=9).go("a1", "install").fails("b1")
         made.add("control", verb="retry", user="kim", reason="cable", node="b1")
-        again(made, ["a1", "b1"], keep={"a1": {"suspect": True}})
+        again(made, ["a1", "b1"], keep={"a1": {keys.ORPHANED: True}})
         nodes = document(made, False)[0]["nodes"]
         assert nodes["a1"]["earlier"][0]["reason"] == "in flight when its controller died, in step install" and nodes["a1"]["steps"]
         assert [(one["state"], one["reason"]) for one in nodes["b1"]["earlier"]] == [("rolled_back", "GPU 3 is gone"), ("pending", "retry by kim: cable")]
@@ -241,7 +249,7 @@ class TestEarlierRuns:
 
 
 class TestBlame:
-    """Who fails at the end: nodes for themselves, and the controller for the whole."""
+    """The hosts that fail at the end: failed nodes, and the controller for the verdict."""
 
     @pytest.mark.parametrize("hosts, gone, expected", [
         (["localhost", "a1", "b1", "b2"], ["a2"], {"localhost": "all", "b1": "b1 is rolled_back: GPU 3 is gone"}),
@@ -257,7 +265,7 @@ class TestBlame:
         found = report.blame(document()[0], hosts, gone, "a1", "all")
         assert set(found) == set(expected) and all(found[name].startswith(expected[name]) for name in expected)
 
-    def test_nobody_fails_for_a_rollout_that_is_complete(self):
+    def test_no_host_fails_for_a_complete_rollout(self):
         doc = document(again(Story("a1", "b1", failure_budget=9).fails("a1").end(), ["b1"]).done("b1").end())[0]
         assert report.blame(doc, ["localhost", "a1", "b1"], [], "localhost", "all") == {}
 
@@ -275,8 +283,8 @@ class TestSummary:
 
     @pytest.mark.parametrize("change, words", [
         (lambda made: made.add("control", verb="pause", user="kim", reason="x"), ["Paused by kim: x.", "rollout_verb=resume"]),
-        (lambda made: made.add("control", verb="stop", user="kim", reason="x"), ["Stopped by kim: x.", "the rollout then ends by itself"]),
-        (lambda made: made.fails("a1"), ["No further node starts: the failure budget of 1 is spent by a1.", "the rollout then ends by itself"]),
+        (lambda made: made.add("control", verb="stop", user="kim", reason="x"), ["Stopped by kim: x.", "then the rollout ends"]),
+        (lambda made: made.fails("a1"), ["No further node starts: the failure budget of 1 is spent by a1.", "then the rollout ends"]),
         (lambda made: made.done("a1"), []),
     ])
     def test_what_keeps_nodes_from_starting_is_told_with_what_to_do(self, change, words):
@@ -371,14 +379,14 @@ class TestTimeline:
         made.run = "run2"
         made.now += datetime.timedelta(hours=20)
         nodes = {name: dict(made.plan["nodes"][name]) for name in made.names}
-        nodes["a1"]["suspect"] = True
+        nodes["a1"][keys.ORPHANED] = True
         planned = dict(made.plan)
         planned["nodes"] = nodes
         made.add("plan", **planned)
         made.grant("a1").step("a1", "evidence").step("a1", "validate", 30).add("state", 40, node="a1", state="done").end()
         found = timeline.build(made.events)
         assert [span.phase for span in found.spans["a1"]][:2] == ["drain", "down"] and found.spans["a1"][-1].end is not None
-        assert [word["what"] for word in found.words] == ["planned", "planned"]
+        assert [word["what"] for word in found.journal] == ["planned", "planned"]
 
     def test_events_of_a_run_that_was_taken_over_change_nothing(self):
         made = Story("a1").go("a1", "drain")
@@ -386,7 +394,7 @@ class TestTimeline:
         made.run = "other"
         made.step("a1", "install").add("control", verb="pause", user="x", reason="y")
         after = timeline.build(made.events)
-        assert after.spans == before.spans and after.words == before.words
+        assert after.spans == before.spans and after.journal == before.journal
 
     def test_it_comes_to_the_same_rollout_as_the_reducer(self):
         events = story().events
@@ -396,11 +404,11 @@ class TestTimeline:
 
 class TestAxis:
     def test_time_runs_from_left_to_right(self):
-        made = axis.Axis([(0, 100), (50, 200)], 10.0, 210.0)
+        made = time_scale.TimeScale([(0, 100), (50, 200)], 10.0, 210.0)
         assert [made.x(time_) for time_ in (0, 100, 200, 900)] == [10.0, 110.0, 210.0, 210.0] and made.breaks() == []
 
     def test_a_night_between_two_runs_is_cut_out(self):
-        made = axis.Axis([(0, 3600), (90000, 93600)], 0.0, 1000.0)
+        made = time_scale.TimeScale([(0, 3600), (90000, 93600)], 0.0, 1000.0)
         ((where, length),) = made.breaks()
         assert length == 86400 and made.x(3600) < where < made.x(90000) and made.x(93600) == 1000.0
         assert made.x(40000) == made.x(90000), "what lies in the pause stands at its end"
@@ -408,13 +416,13 @@ class TestAxis:
 
     @pytest.mark.parametrize("length", [0.5, 3, 47, 500, 4000, 50000, 10 ** 6, 10 ** 8])
     def test_ticks_are_readable_whatever_the_length(self, length):
-        made = axis.Axis([(1000000007.25, 1000000007.25 + length)], 0.0, 790.0)
+        made = time_scale.TimeScale([(1000000007.25, 1000000007.25 + length)], 0.0, 790.0)
         ticks = made.ticks()
         assert 1 <= len(ticks) <= 13 and all(0 <= where <= 790.001 for where, dummy in ticks)
         assert all(second[0] - first[0] >= 62 for first, second in zip(ticks, ticks[1:]))
 
     def test_one_moment_is_no_division_by_nothing(self):
-        assert axis.Axis([(5.0, 5.0)], 0.0, 100.0).x(5.0) == 0.0
+        assert time_scale.TimeScale([(5.0, 5.0)], 0.0, 100.0).x(5.0) == 0.0
 
 
 class TestPage:
@@ -487,22 +495,22 @@ class TestPage:
         assert pages(Story("a1", states={"a1": "skipped"}).end())[0].all("h1")
 
     def test_a_step_line_keeps_its_peaks_however_many_points_it_has(self):
-        time_axis = axis.Axis([(0, 100)], 0.0, 100.0)
+        scale = time_scale.TimeScale([(0, 100)], 0.0, 100.0)
         changes = [(number / 1000.0, 9 if number == 55555 else number % 2) for number in range(100000)]
-        path = page.steps(time_axis, changes, 100, 58, 10)
+        path = page.steps(scale, changes, 100, 58, 10)
         assert len(path) < 20000 and " V%.1f" % (58 - 50 * 0.9) in path
 
 
 class TestReading:
-    """Where the page is read: on a phone, in another time zone, beside the evidence."""
+    """The page on a phone, in another time zone, and beside the evidence."""
 
     def test_evidence_is_linked_where_it_lies_on_the_controller(self, tmp_path):
         pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
-        book = ledger.Ledger(str(tmp_path), "r1")
-        Story("a1", "b1", failure_budget=9).fails("a1").done("b1").end().write(book)
+        ledger = Ledger(str(tmp_path), "r1")
+        Story("a1", "b1", failure_budget=9).fails("a1").done("b1").end().write(ledger)
         for name in ("a1/10-before", "a1/9-failed", "a1/.new", "b1/1-before"):
             (tmp_path / "evidence" / "r1" / name).mkdir(parents=True)
-        doc, found = publish.gather(book)
+        doc, found = publish.gather(ledger)
         place = str(tmp_path / "evidence" / "r1" / "a1")
         assert doc["nodes"]["a1"]["evidence"] == [place + "/9-failed", place + "/10-before"] and doc["nodes"]["b1"]["evidence"] == []
         made = publish.contents(doc, found)
@@ -602,17 +610,17 @@ class TestEstimate:
 
 
 @pytest.fixture
-def book(tmp_path):
+def ledger(tmp_path):
     pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
-    made = ledger.Ledger(str(tmp_path), "r1")
+    made = Ledger(str(tmp_path), "r1")
     Story("a1", "b1").go("a1", "install").write(made)
     return made
 
 
 @pytest.mark.cores
 class TestPublish:
-    def test_every_file_is_there_and_for_nobody_else(self, book, tmp_path):
-        doc = publish.refresh(book, now=True, textfile_dir=str(tmp_path / "collector"))
+    def test_every_file_is_there_and_only_for_its_owner(self, ledger, tmp_path):
+        doc = publish.refresh(ledger, now=True, textfile_dir=str(tmp_path / "collector"))
         found = {path.name: path for path in (tmp_path / "rollouts" / "r1").iterdir()}
         assert set(publish.NAMES.values()) <= set(found) and doc["counts"] == {"pending": 1, "down": 1}
         assert all(found[name].stat().st_mode & 0o777 == 0o600 for name in publish.NAMES.values())
@@ -620,13 +628,13 @@ class TestPublish:
         assert numbers.name == "gpufleet_rollout_r1.prom" and numbers.stat().st_mode & 0o777 == 0o644
         assert numbers.read_text() == found["rollout.prom"].read_text()
 
-    def test_each_transition_is_written_at_once_while_they_are_few(self, book):
-        assert publish.refresh(book) is not None
-        assert publish.refresh(book) is None, "nothing has happened since"
-        book.transact(lambda transaction: transaction.append("step", run="run1", node="a1", step="reboot"))
-        assert publish.refresh(book)["nodes"]["a1"]["steps"][-1]["name"] == "reboot"
+    def test_each_transition_is_written_at_once_while_they_are_few(self, ledger):
+        assert publish.refresh(ledger) is not None
+        assert publish.refresh(ledger) is None, "nothing has happened since"
+        ledger.transact(lambda transaction: transaction.append("step", run="run1", node="a1", step="reboot"))
+        assert publish.refresh(ledger)["nodes"]["a1"]["steps"][-1]["name"] == "reboot"
 
-    def test_a_storm_of_transitions_does_not_become_a_storm_of_reports(self, book, monkeypatch):
+    def test_a_storm_of_transitions_does_not_become_a_storm_of_reports(self, ledger, monkeypatch):
         """A report takes five hundredths of a second, a transition one. Only that passes, however busy the machine is."""
         written, clock = [], [time.time()]
 
@@ -638,61 +646,64 @@ class TestPublish:
         monkeypatch.setattr(publish, "SAVED_S", 0.3)
         for dummy in range(20):
             passes(0.01)
-            book.transact(lambda transaction: transaction.append("control", run="run1", verb="pause", user="x", reason="y"))
-            publish.refresh(book)
+            ledger.transact(
+                lambda transaction: transaction.append("control", run="run1", verb="pause", user="x", reason="y")
+            )
+            publish.refresh(ledger)
         assert 1 <= len(written) < 10
 
-    def test_what_came_too_thick_is_written_by_one_who_waits(self, book, monkeypatch):
-        publish.refresh(book)
-        path = book.path("report.lock")
+    def test_what_came_too_thick_is_written_by_one_who_waits(self, ledger, monkeypatch):
+        publish.refresh(ledger)
+        path = ledger.path("report.lock")
         with open(path, "w") as stream:
             json.dump({"saved_s": -1.0, "time": time.time() - 100, "took_s": 0.5, "event": 0}, stream)
-        assert publish.refresh(book, idle=True) is None, "somebody has just looked"
+        assert publish.refresh(ledger, idle=True) is None, "another process has just checked"
         monkeypatch.setattr(publish, "LOOK_S", 0.0)
-        assert publish.refresh(book, idle=True) is not None
+        assert publish.refresh(ledger, idle=True) is not None
 
     @pytest.mark.parametrize("junk", ["", "x", "[]", '{"saved_s": "x"}', '{"time": null}'])
-    def test_a_note_that_cannot_be_read_keeps_nobody_from_writing(self, book, junk):
-        publish.refresh(book)
-        with open(book.path("report.lock"), "w") as stream:
+    def test_a_note_that_cannot_be_read_keeps_no_process_from_writing(self, ledger, junk):
+        publish.refresh(ledger)
+        with open(ledger.path("report.lock"), "w") as stream:
             stream.write(junk)
-        assert publish.refresh(book) is not None
+        assert publish.refresh(ledger) is not None
 
     @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), ValueError("a template's"), RuntimeError("anything")])
     @pytest.mark.parametrize("now", [False, True])
-    def test_a_report_that_cannot_be_written_is_said_and_the_rollout_goes_on(self, book, monkeypatch, error, now):
+    def test_a_report_that_cannot_be_written_is_said_and_the_rollout_goes_on(self, ledger, monkeypatch, error, now):
         said = []
 
         def broken(*args, **more):
             raise error
 
         monkeypatch.setattr(publish.files, "write", broken)
-        doc = publish.refresh(book, now=now, complain=said.append)
-        assert doc["verdict"] == "running" and len(said) == 1 and str(error) in said[0] and "goes on without it" in said[0]
+        doc = publish.refresh(ledger, now=now, complain=said.append)
+        assert doc["verdict"] == "running" and len(said) == 1 and str(error) in said[0] and "continues without it" in said[0]
 
-    def test_a_directory_that_cannot_be_made_is_said(self, book, monkeypatch, tmp_path):
+    def test_a_directory_that_cannot_be_made_is_said(self, ledger, monkeypatch, tmp_path):
         (tmp_path / "rollouts" / "r1").write_text("a file where a directory should be")
         said = []
-        assert publish.refresh(book, complain=said.append) is None and len(said) == 1
-        assert publish.refresh(book, now=True, complain=said.append)["verdict"] == "running" and len(said) == 2
+        assert publish.refresh(ledger, complain=said.append) is None and len(said) == 1
+        assert publish.refresh(ledger, now=True, complain=said.append)["verdict"] == "running" and len(said) == 2
 
-    def test_who_finds_another_one_writing_does_not_wait(self, book, monkeypatch):
-        publish.refresh(book)
-        book.transact(lambda transaction: transaction.append("step", run="run1", node="a1", step="reboot"))
+    def test_who_finds_another_one_writing_does_not_wait(self, ledger, monkeypatch):
+        publish.refresh(ledger)
+        ledger.transact(lambda transaction: transaction.append("step", run="run1", node="a1", step="reboot"))
         asked = []
-        alone = publish.places.alone
-        with alone(book.path("report.lock"), 0):
-            monkeypatch.setattr(publish.places, "alone", lambda path, patience_s: asked.append(patience_s) or alone(path, patience_s))
-            assert publish.refresh(book) is None
+        locked = publish.places.locked
+        with locked(ledger.path("report.lock"), 0):
+            monkeypatch.setattr(
+                publish.places, "locked", lambda path, patience_s: asked.append(patience_s) or locked(path, patience_s))
+            assert publish.refresh(ledger) is None
         assert len(asked) == 1 and asked[0] <= 1, "no longer than it takes to write"
 
-    def test_old_files_stay_whole_when_new_ones_cannot_be_put_in_place(self, book, monkeypatch):
-        publish.refresh(book, now=True)
-        before = open(book.path("report.json")).read()
+    def test_old_files_stay_whole_when_new_ones_cannot_be_put_in_place(self, ledger, monkeypatch):
+        publish.refresh(ledger, now=True)
+        before = open(ledger.path("report.json")).read()
         monkeypatch.setattr(files.os, "replace", lambda *args: (dummy for dummy in ()).throw(OSError("disk")))
         said = []
-        publish.refresh(book, now=True, complain=said.append)
-        assert open(book.path("report.json")).read() == before and "disk" in said[0]
+        publish.refresh(ledger, now=True, complain=said.append)
+        assert open(ledger.path("report.json")).read() == before and "disk" in said[0]
 
     @pytest.mark.parametrize("name, expected", [("upgrade-535.1", "gpufleet_rollout_upgrade_535_1.prom"), ("x", "gpufleet_rollout_x.prom")])
     def test_the_collectors_file_is_named_for_the_rollout(self, name, expected):

@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who writes to a file when, among the processes of one controller: one at a time, and the others sleep until it is their turn.
+"""A lock that serializes the processes of one controller before they open the ledger's file.
 
-SQLite has those who wait try again at random. With hundreds of workers on a few cores the one whose turn it is gets the CPU for an instant
-in a second, and one that has no luck gives up while the others go on. In flock(2) the kernel lets who waits sleep, and wakes one.
+Processes that wait for SQLite try again at random intervals. With hundreds of workers on a few cores, some of them
+never succeed before their timeout. With flock(2) the kernel lets waiting processes sleep and wakes one of them.
 """
 
 from __future__ import annotations
@@ -19,18 +19,21 @@ MODE = 0o600
 LOOK_S = 0.5
 
 
-class TurnError(Exception):
-    """Somebody has had the turn for too long."""
+class FileLockError(Exception):
+    """Another process has held the lock for too long; the message names it."""
 
 
 @contextlib.contextmanager
-def turn(path, patience_s):
-    """Have the turn while this lasts. As long as turns are taken it waits; when nobody has taken one for PATIENCE_S, TurnError."""
-    # The lock is the open file's, so that it ends with this process, however that ends.
+def hold(path, patience_s):
+    """Hold the lock while the block runs.
+
+    Wait as long as other processes acquire and release it. Raise FileLockError if none has acquired it for PATIENCE_S.
+    """
+    # The lock belongs to the open file, so that it ends with this process in every case.
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE)
     try:
         _wait(handle, path, patience_s)
-        os.utime(handle)  # that a turn was taken, also on a disk that is full
+        os.utime(handle)  # shows waiting processes that the lock was acquired, also if the disk is full
         with contextlib.suppress(OSError):
             os.pwrite(handle, b"%-10d\n" % os.getpid(), 0)
         yield
@@ -53,7 +56,8 @@ def _wait(handle, path, patience_s):
         return
     except BlockingIOError:
         pass
-    # A thread, since flock knows no time limit. One that is left behind has its lock for an instant: the file is closed by then.
+    # flock has no timeout, so a thread waits for it. After a timeout the file is closed, and with it a lock that the
+    # thread acquires later.
     threading.Thread(target=take, daemon=True).start()
     last, since = os.fstat(handle).st_mtime_ns, time.monotonic()
     while not taken.wait(LOOK_S):
@@ -61,11 +65,11 @@ def _wait(handle, path, patience_s):
         if now != last:
             last, since = now, time.monotonic()
         elif time.monotonic() - since > patience_s:
-            raise TurnError("process %s has held %s for more than %d s" % (holder(handle), path, patience_s))
+            raise FileLockError("process %s has held %s for more than %d s" % (holder(handle), path, patience_s))
     if refused:
         raise refused[0]
 
 
 def holder(handle):
-    """Who has the turn, as far as it could write that down."""
+    """Return the pid of the process that holds the lock, or unknown if it could not write it."""
     return os.pread(handle, 11, 0).decode("ascii", "replace").strip() or "unknown"

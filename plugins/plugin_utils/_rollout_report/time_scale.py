@@ -1,20 +1,20 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Time from left to right on a drawing, with the hours in which nothing happened cut out. Pure."""
+"""The horizontal time scale of a chart, without the hours in which nothing happened. Pure."""
 
 from __future__ import annotations
 
 import datetime
 
 STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800)
-# A pause is cut out when it is longer than this, and than this share of the time in which something happened.
+# A pause is cut out if it is longer than this, and longer than this share of the busy time.
 PAUSE_S, PAUSE_SHARE = 900.0, 0.25
 BREAK_WIDTH, TICK_WIDTH = 14.0, 95.0
 
 
 def busy(intervals):
-    """The union of (start, end), sorted, with pauses that are short closed."""
+    """Return the sorted union of the intervals (start, end), with short pauses closed."""
     merged = []
     for start, end in sorted(intervals):
         if merged and start <= merged[-1][1]:
@@ -31,7 +31,9 @@ def busy(intervals):
     return [tuple(part) for part in joined]
 
 
-class Axis:
+class TimeScale:
+    """Maps times to x coordinates between LEFT and RIGHT."""
+
     def __init__(self, intervals, left, right):
         parts = busy(intervals) or [(0.0, 1.0)]
         total = sum(end - start for start, end in parts) or 1.0
@@ -44,6 +46,7 @@ class Axis:
             where = self.parts[-1][3] + BREAK_WIDTH
 
     def x(self, time):
+        """Return the x coordinate of a time."""
         for start, end, at, dummy in self.parts:
             if time < start:
                 return at  # in a pause
@@ -52,11 +55,11 @@ class Axis:
         return self.parts[-1][3]
 
     def breaks(self):
-        """(x, seconds) of the pauses that were cut out."""
+        """Return (x, seconds) of the pauses that were cut out."""
         return [(one[3] + BREAK_WIDTH / 2, other[0] - one[1]) for one, other in zip(self.parts, self.parts[1:])]
 
     def ticks(self):
-        """(x, words); UTC, with the day where it is another one than before."""
+        """Return (x, label) of the ticks, in UTC, with the date where it changes."""
         step = next((one for one in STEPS if one * self.scale >= TICK_WIDTH), STEPS[-1])
         found, day = [], None
         for start, end, dummy, dummy2 in self.parts:
@@ -71,7 +74,7 @@ class Axis:
                     words = moment.strftime("%d %b ") + words
                 day = moment.date()
                 found.append((self.x(time), words))
-        # No two on top of each other.
+        # Labels must not overlap.
         shown = []
         for where, words in found:
             if not shown or where - shown[-1][0] >= 62:

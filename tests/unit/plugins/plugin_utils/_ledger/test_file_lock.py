@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import store, turns
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import file_lock, store
 
 pytestmark = pytest.mark.cores
 
@@ -26,14 +26,14 @@ def path(tmp_path):
 
 
 def hold(path, has_it, until):
-    with turns.turn(path, 600):
+    with file_lock.hold(path, 600):
         has_it.set()
         until.wait(600)
 
 
 @pytest.fixture
 def other(path):
-    """Another process that has the turn; what ends it."""
+    """Another process that has the lock, and the event that ends it."""
     has_it, until = FORK.Event(), FORK.Event()
     process = FORK.Process(target=hold, args=(path, has_it, until))
     process.start()
@@ -46,7 +46,7 @@ def other(path):
 
 def count(path, counter, times):
     for dummy in range(times):
-        with turns.turn(path, 60):
+        with file_lock.hold(path, 60):
             seen = int(open(counter, encoding="ascii").read())
             time.sleep(0.001)
             with open(counter, "w", encoding="ascii") as stream:
@@ -64,15 +64,15 @@ def test_one_at_a_time(path, tmp_path):
     assert counter.read_text() == "80" and os.stat(path).st_mode & 0o777 == 0o600
 
 
-def test_who_holds_it_for_too_long_is_named(path, other):
+def test_a_process_that_holds_it_for_too_long_is_named(path, other):
     process, dummy = other
-    with pytest.raises(turns.TurnError, match="process %d has held %s for more than 1 s" % (process.pid, path)):
-        with turns.turn(path, 1):
-            raise AssertionError("two have the turn")
+    with pytest.raises(file_lock.FileLockError, match="process %d has held %s for more than 1 s" % (process.pid, path)):
+        with file_lock.hold(path, 1):
+            raise AssertionError("two have the lock")
 
 
-def test_it_is_waited_for_as_long_as_turns_are_taken(path, other, monkeypatch):
-    """Others take theirs, longer altogether than the patience: at each look at the clock another minute has passed, and somebody had the turn."""
+def test_a_process_waits_as_long_as_others_acquire_the_lock(path, other, monkeypatch):
+    """Other processes hold the lock, in total longer than the patience. At each check another minute has passed."""
     looks = itertools.count(1)
 
     def clock():
@@ -82,39 +82,39 @@ def test_it_is_waited_for_as_long_as_turns_are_taken(path, other, monkeypatch):
             other[1].set()
         return 60.0 * look
 
-    monkeypatch.setattr(turns, "LOOK_S", 0.01)
-    monkeypatch.setattr(turns.time, "monotonic", clock)
-    with turns.turn(path, 100):
+    monkeypatch.setattr(file_lock, "LOOK_S", 0.01)
+    monkeypatch.setattr(file_lock.time, "monotonic", clock)
+    with file_lock.hold(path, 100):
         assert next(looks) > 6
 
 
-def test_nobody_waits_for_longer_than_the_patience_where_no_turn_is_taken(path, other, monkeypatch):
+def test_a_process_waits_no_longer_than_the_patience_if_no_other_acquires_the_lock(path, other, monkeypatch):
     looks = itertools.count(1)
-    monkeypatch.setattr(turns, "LOOK_S", 0.01)
-    monkeypatch.setattr(turns.time, "monotonic", lambda: 60.0 * next(looks))
-    with pytest.raises(turns.TurnError), turns.turn(path, 100):
-        raise AssertionError("two have the turn")
+    monkeypatch.setattr(file_lock, "LOOK_S", 0.01)
+    monkeypatch.setattr(file_lock.time, "monotonic", lambda: 60.0 * next(looks))
+    with pytest.raises(file_lock.FileLockError), file_lock.hold(path, 100):
+        raise AssertionError("two have the lock")
     assert next(looks) < 6
 
 
 def test_it_ends_with_the_process_that_has_it(path, other):
     os.kill(other[0].pid, signal.SIGKILL)
     other[0].join()
-    with turns.turn(path, 10), open(path, "rb") as stream:
-        assert turns.holder(stream.fileno()) == str(os.getpid())
+    with file_lock.hold(path, 10), open(path, "rb") as stream:
+        assert file_lock.holder(stream.fileno()) == str(os.getpid())
 
 
 def test_one_that_gave_up_takes_nothing_later(path, other):
-    with pytest.raises(turns.TurnError), turns.turn(path, 0.1):
+    with pytest.raises(file_lock.FileLockError), file_lock.hold(path, 0.1):
         pass
     other[1].set()
     other[0].join()
     for dummy in range(3):
-        with turns.turn(path, 5):
+        with file_lock.hold(path, 5):
             pass
 
 
-def test_the_ledger_says_who_keeps_it_waiting_and_decides_nothing(tmp_path):
+def test_the_ledger_names_the_process_that_holds_the_lock_and_decides_nothing(tmp_path):
     url = "sqlite:///%s/ledger.sqlite" % tmp_path
     store.Store(url).transact("r", lambda connection, repeated: None)
     has_it, until = FORK.Event(), FORK.Event()
@@ -135,10 +135,10 @@ def test_the_ledger_says_who_keeps_it_waiting_and_decides_nothing(tmp_path):
     with store.Store(url).reading() as connection:
         assert connection is not None
     store.Store(url).transact("r", lambda connection, repeated: done.append(3))
-    assert done == [3], "a reader gives its turn back"
+    assert done == [3], "a reader releases the lock"
 
 
-def test_what_lies_beside_a_ledger_is_told_and_the_queue_may_go_while_nobody_uses_the_ledger(tmp_path):
+def test_the_files_of_a_ledger_are_documented_and_the_lock_may_be_removed_while_it_is_not_used(tmp_path):
     database = store.Store("sqlite:///%s/ledger.sqlite" % tmp_path)
     table = database.table["rollout"]
     database.transact("r", lambda connection, repeated: connection.execute(table.insert().values(rollout_id="r")))
@@ -147,4 +147,4 @@ def test_what_lies_beside_a_ledger_is_told_and_the_queue_may_go_while_nobody_use
     os.remove(str(tmp_path / "ledger.sqlite.turn"))
     with database.reading() as connection:
         assert [row.rollout_id for row in connection.execute(table.select())] == ["r"]
-    assert sorted(os.listdir(tmp_path)) == ["ledger.sqlite", "ledger.sqlite.turn"], "it is made anew"
+    assert sorted(os.listdir(tmp_path)) == ["ledger.sqlite", "ledger.sqlite.turn"], "it is created again"

@@ -71,11 +71,11 @@ class DcgmNode(simulated_node.SimulatedNode):
             "__nvidia_dcgm_exporter_mark": str(root / "run/dcgm-exporter-restart"),
         }
 
-    def both(self, *options, **variables):
+    def both(self, *options):
         """Both roles in one run."""
         names = ["gpufleet.lifecycle.nvidia_dcgm", "gpufleet.lifecycle.nvidia_dcgm_exporter"]
         tasks = [{"ansible.builtin.include_role": {"name": name}} for name in names]
-        return self.run(tasks, *options, **dict(self.variables(), **variables))
+        return self.run(tasks, *options, **self.variables())
 
     def write(self, name, content):
         """A task that writes a file of the node."""

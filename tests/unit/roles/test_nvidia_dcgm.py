@@ -30,7 +30,7 @@ COUNTERS = "etc/dcgm-exporter/gpufleet-counters.csv"
 QUADLET = "etc/containers/systemd/nvidia-dcgm-exporter.container"
 SERVICE = "%s/%s" % (UNITS, EXPORTER)
 # Tasks of both roles that change something on a node that has the packages.
-CHANGES = 10
+CHANGES = 6
 
 
 @pytest.fixture(name="healthy", scope="module")
@@ -59,12 +59,11 @@ def lines(node, name):
 
 def test_engine_and_exporter_from_nothing_to_a_proven_end(node):
     """Foreseen, done, nothing left to do."""
-    jobs = {"nvidia_dcgm_exporter_job_mapping_dir": str(node.file("run/jobs"))}
-    foreseen = node.both("--check", **jobs)
+    foreseen = node.both("--check")
     assert (foreseen.rc, foreseen.failed) == (0, 0), foreseen.output
     assert foreseen.changed == CHANGES and node.log == [] and there(node) == set(), foreseen.output
 
-    done = node.both(**jobs)
+    done = node.both()
     assert (done.rc, done.changed) == (0, foreseen.changed), done.output
     assert there(node) == {ENGINE_FILE, EXPORTER_FILE, COUNTERS} and node.exporter.scrapes >= 2
     assert {"enable " + ENGINE, "start " + ENGINE, "enable " + EXPORTER, "start " + EXPORTER} == set(node.log) - {
@@ -72,10 +71,6 @@ def test_engine_and_exporter_from_nothing_to_a_proven_end(node):
     }
     assert node.log.count("daemon-reload") == 2
     calls = len(node.log)
-    table = lines(node, "etc/dcgm-exporter/gpufleet-gpus")
-    assert "minor:1 1" in table and node.world.uuid(0) + " 0" in table and node.file("run/jobs").is_dir()
-    for name in ("etc/prolog.d", "etc/epilog.d"):
-        assert os.access(str(node.file(name) / "gpufleet-dcgm-jobs.sh"), os.X_OK), name
     for name in (ENGINE_FILE, EXPORTER_FILE):
         assert {"SendSIGKILL=no", "Restart=always", "TimeoutStopSec=90"} <= set(lines(node, name)), name
     assert {"Wants=nvidia-dcgm.service", "After=nvidia-dcgm.service", "StandardOutput=journal"} <= set(
@@ -85,7 +80,7 @@ def test_engine_and_exporter_from_nothing_to_a_proven_end(node):
         line for line in lines(node, EXPORTER_FILE) if line.startswith("ExecStart=") and " -r localhost:5555" in line
     ]
 
-    again = node.both(**jobs)
+    again = node.both()
     assert (again.rc, again.changed) == (0, 0) and len(node.log) == calls, again.output
 
 
@@ -169,21 +164,36 @@ def test_what_the_proof_finds(node):
         prove(faults(stuck=True)),
         prove(faults(), layout),
         prove(unit(ENGINE, "restarted")),
+        node.case(
+            "nvidia_dcgm_exporter",
+            {"ansible.builtin.file": {"path": str(node.file(COUNTERS).parent), "state": "directory"}},
+            tasks_from="jobs",
+            nvidia_dcgm_exporter_job_mapping_dir="/run/jobs",
+        ),
         prove(unit(ENGINE, "stopped")),
-        # the unit of the form before is removed, and a restart that is due is not forgotten
+        # the unit of the form before is removed, and a restart that is due from an earlier run is not forgotten
         *(
             node.case("nvidia_dcgm_exporter", tasks_from="files", nvidia_dcgm_exporter_form=form)
             for form in ("docker", "quadlet")
         ),
+        node.case("nvidia_dcgm_exporter", tasks_from="unit", nvidia_dcgm_exporter_form="quadlet"),
+        node.case("nvidia_dcgm", unit(ENGINE, "started"), node.write("run/dcgm-restart", ""), tasks_from="unit"),
     )
-    blind, stuck, stale, restarted, down, docker, quadlet = said
+    blind, stuck, stale, restarted, jobs, down, *rest = said
     assert second in blind and "1 of the 2" in blind and "DCGM_FI_DEV_FB_USED of " + first in blind
     assert "did not move" in stuck and first in stuck and second in stuck
     assert "MIG instance 7 of " + second in stale and first not in stale
-    assert restarted == "", result.output
+    assert restarted == jobs == "", result.output
+    known = [line.split() for line in lines(node, "etc/dcgm-exporter/gpufleet-gpus")[1:]]
+    assert [first, "0"] in known and ["minor:0", "0"] in known and {"1.2", "1.7"} <= {line[1] for line in known}
+    assert "D! /run/jobs 0755 root root -" in lines(node, "run/tmpfiles.conf")
+    for name in ("etc/prolog.d", "etc/epilog.d"):
+        assert os.access(str(node.file(name) / "gpufleet-dcgm-jobs.sh"), os.X_OK), name
     assert "engine does not answer" in down and "exporter" not in down
-    assert docker == quadlet == "", result.output
-    assert there(node) == {COUNTERS, QUADLET} and node.file("run/dcgm-exporter-restart").exists()
+    assert rest == ["", "", "", ""], result.output
+    assert there(node) == {COUNTERS, QUADLET, ENGINE_FILE}
+    assert node.log.count("restart " + EXPORTER) == 1 and node.log[-1] == "restart " + ENGINE
+    assert not (node.file("run/dcgm-restart").exists() or node.file("run/dcgm-exporter-restart").exists())
 
 
 IMAGE = "nvcr.io/nvidia/k8s/dcgm-exporter:4.5.3-4.8.2-distroless"

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: rollout_progress
 type: notification
-short_description: Show where a rollout stands, and when it will be over
+short_description: Show the progress of a rollout, with an estimate of its end
 version_added: 0.1.0
 author:
   - gpufleet contributors (@gpufleet)
@@ -16,7 +16,7 @@ description:
   - Prints one plain line for each transition of a node in a rollout of M(gpufleet.lifecycle.rollout_plan), with how many nodes are done, failed, in
     flight and to go, and an estimate of the time left with its lower bound. The estimate comes from the nodes that were done in this run, and from
     O(gpufleet.lifecycle.rollout_plan#module:node_s) before the first one is.
-  - The lines go to stderr, so that they never get into the output of another callback, such as one that prints JSON.
+  - The lines go to stderr, so that they are not in the output of another callback, such as one that prints JSON.
 requirements:
   - enable it in the configuration, C(callbacks_enabled = gpufleet.lifecycle.rollout_progress), or by C(ANSIBLE_CALLBACKS_ENABLED)
 """
@@ -34,13 +34,13 @@ OUT = ("quarantined", "lost")
 
 
 def span(seconds):
-    """Seconds as people read them."""
+    """Return a number of seconds in readable form."""
     minutes = int(round(seconds / 60.0))
     return "%d s" % round(seconds) if seconds < 60 else "%d min" % minutes if minutes < 60 else "%d h %02d min" % divmod(minutes, 60)
 
 
 class Progress:
-    """What is known of the nodes' times; the rest comes with each answer."""
+    """The times of the nodes in this run; the numbers come with each result."""
 
     def __init__(self, clock=time.monotonic):
         self.clock = clock
@@ -48,7 +48,7 @@ class Progress:
         self.took = []
 
     def line(self, node, action, result):
-        """The line for the RESULT of a rollout's ACTION; none when nothing has changed."""
+        """Return the line for the RESULT of a rollout's ACTION; None if nothing has changed."""
         numbers = result.get("numbers") or {}
         if not numbers.get("counts"):
             return None

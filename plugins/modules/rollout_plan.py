@@ -73,7 +73,7 @@ options:
     type: str
     default: ledger
   undo:
-    description: The id of a rollout to roll back to the versions that it found, or V(last) for the one that was planned last.
+    description: The id of a rollout to roll back to the versions that it found, or V(last) for the last planned one.
     type: str
     default: ''
   audits:

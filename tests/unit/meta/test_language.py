@@ -65,6 +65,7 @@ DECLARATIVE = (
     "plugins/plugin_utils/_rollout_report/*.py",
     "plugins/plugin_utils/_rollout_action.py",
     "plugins/action/rollout_*.py",
+    "plugins/callback/rollout_progress.py",
     "plugins/modules/rollout_*.py",
     "tests/unit/plugins/plugin_utils/_ledger/*.py",
     "tests/unit/plugins/plugin_utils/_rollout/*.py",

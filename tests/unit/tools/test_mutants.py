@@ -23,7 +23,7 @@ from tests.tools.mutants import catalogue, trial
 
 SUBJECTS = {
     "gate", "ledger", "plan", "verdict", "xid", "kernel-log", "packages", "dkms", "reload", "slurm", "kubernetes", "report", "simulator", "lab",
-    "monitoring", "services",
+    "monitoring", "services", "textfile",
 }
 MUTANTS = catalogue.read()
 

@@ -260,9 +260,7 @@ nodes:
   returned: success
   type: dict
 peers:
-  description:
-    - How many GPUs most nodes with GPUs of a model have, as O(gpufleet.lifecycle.gpu_health#module:expect.peers). A model is its PCI device id.
-    - Of a rollback, the fewest that a node has, since it takes back a node however many GPUs the driver has left it.
+  description: O(gpufleet.lifecycle.gpu_health#module:expect.peers) by PCI device id; of a rollback, the fewest GPUs of a node.
   returned: success
   type: dict
 canaries:
@@ -345,10 +343,7 @@ ARGUMENT_SPEC = dict(
 
 def main():
     module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
-    module.fail_json(
-        msg="rollout_plan runs on the controller, as an action plugin of the collection gpufleet.lifecycle, which was not found: "
-        "call it by its full name, gpufleet.lifecycle.rollout_plan, in a task."
-    )
+    module.fail_json(msg="rollout_plan is an action of gpufleet.lifecycle: call it in a task as gpufleet.lifecycle.rollout_plan.")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from tests.tools.mutants import catalogue, trial
 
 SUBJECTS = {
     "gate", "ledger", "plan", "verdict", "xid", "kernel-log", "packages", "dkms", "reload", "slurm", "kubernetes", "report", "simulator", "lab",
-    "monitoring", "services", "dcgm",
+    "monitoring", "services", "dcgm", "textfile",
 }
 MUTANTS = catalogue.read()
 
